@@ -1,0 +1,1 @@
+//! Acceptance figures with their intervals.
