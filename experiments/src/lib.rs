@@ -1,1 +1,9 @@
-//! Placeholder.
+//! Experiments: the TOML file, the runner, traces, the run folder and its report.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod trace;
