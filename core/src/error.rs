@@ -1,4 +1,4 @@
-//! What can go wrong: a [`Fault`] ends one request, an [`Error`] ends the run.
+//! What can go wrong: a [`Fault`] ends one request, an [`enum@Error`] ends the run.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
