@@ -1,0 +1,1 @@
+//! Nothing is exported: the crate exists for its test target, `main.rs`.
