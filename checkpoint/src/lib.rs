@@ -7,10 +7,14 @@
 
 mod config;
 mod error;
+mod int4;
 mod json;
+mod weights;
 
 pub use config::{
     Attention, AttentionFactor, DflashConfig, FactorSource, Family, Ffn, GROUP, Gqa, Layer, Llama3Scaling, Mla, Moe,
     Quantization, Rope, RopeScaling, Router, TargetConfig, Yarn,
 };
 pub use error::{Error, Result};
+pub use int4::PackedInt4;
+pub use weights::{Digest, Dtype, FileDigest, Linear, TensorView, Thoroughness, Weights, digest};
