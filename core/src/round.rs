@@ -184,7 +184,8 @@ fn fill_entries(
             step.truth_ranks.clear();
             let mut node = 0;
             for (depth, &token) in step.emitted.iter().enumerate().take(drafts.depth(i as u32) as usize) {
-                let row = drafts.children(NodeRef { seq: i as u32, node, depth: depth as u32 });
+                let at = NodeRef { seq: i as u32, node: tree.origin(node), depth: depth as u32 };
+                let row = drafts.children(at);
                 step.truth_ranks.push(row.iter().position(|c| c.token == token).map(|r| r as u32));
                 match step.path.get(depth) {
                     Some(&next) => node = next,

@@ -4,6 +4,8 @@
 //! pass over it has `1 + budget` rows. Trees are prefix-closed by construction: a node can only be pushed under a node
 //! that is already there.
 
+mod working;
+
 use crate::mask::AncestorMask;
 use thiserror::Error;
 
@@ -59,7 +61,7 @@ pub enum TreeError {
 }
 
 /// A draft tree. Scores are cumulative log-probabilities of the path (f32 per edge, summed in f64 from the root).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Tree {
     tokens: Vec<u32>,
     parents: Vec<u32>,
@@ -68,6 +70,22 @@ pub struct Tree {
     scores: Vec<f64>,
     budget: u32,
     depth_limit: u32,
+    /// The most nodes while growing: the budget, or more between `open` and `keep`.
+    capacity: u32,
+    /// Index of each row while the tree was grown; empty unless it was rebuilt.
+    origins: Vec<u32>,
+    scratch: Vec<u32>,
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |t: &Self| (t.budget, t.depth_limit);
+        key(self) == key(other)
+            && self.tokens == other.tokens
+            && self.parents == other.parents
+            && self.ranks == other.ranks
+            && self.scores == other.scores
+    }
 }
 
 impl Default for Tree {
@@ -88,6 +106,9 @@ impl Tree {
             scores: Vec::new(),
             budget,
             depth_limit,
+            capacity: budget,
+            origins: Vec::new(),
+            scratch: Vec::new(),
         };
         tree.reset(root, budget, depth_limit);
         tree
@@ -107,6 +128,8 @@ impl Tree {
         self.scores.push(0.0);
         self.budget = budget;
         self.depth_limit = depth_limit;
+        self.capacity = budget;
+        self.origins.clear();
     }
 
     /// Adds a child of `parent`: `rank` is its place among the parent's candidates (0 = best), `score` the path's
@@ -121,8 +144,8 @@ impl Tree {
         let Some(&above) = self.depths.get(parent as usize) else {
             return Err(TreeError::Parent { node, parent });
         };
-        if node > self.budget {
-            return Err(TreeError::Full { budget: self.budget });
+        if node > self.capacity {
+            return Err(TreeError::Full { budget: self.capacity });
         }
         if above >= self.depth_limit {
             return Err(TreeError::TooDeep { depth: above + 1, limit: self.depth_limit });
@@ -144,6 +167,7 @@ impl Tree {
         self.depths.truncate(rows);
         self.ranks.truncate(rows);
         self.scores.truncate(rows);
+        self.origins.truncate(rows);
     }
 
     /// Rows of a verify pass: nodes and the root.
@@ -327,7 +351,7 @@ impl<'t> TreeBuilder<'t> {
     /// Nodes that may still be added.
     #[must_use]
     pub fn left(&self) -> u32 {
-        self.tree.budget - self.tree.nodes()
+        self.tree.capacity - self.tree.nodes()
     }
 
     /// The tree so far.
