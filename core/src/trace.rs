@@ -20,6 +20,8 @@ pub struct TraceMeta {
     pub ids: bool,
     /// Vocabulary of the models.
     pub vocab: u32,
+    /// Positions per request of the engine that recorded it: the last ones cut a tree's size.
+    pub context: u32,
     /// Temperature of the trajectory.
     pub temperature: f32,
     /// Seed of the trajectory's samples.
@@ -51,7 +53,8 @@ pub struct Position {
     /// Token ids in the same order, where kept.
     pub ids: Vec<u32>,
     /// Per depth 1, 2, …: the rank of the true token in its row, `None` when the row does not list it. Ends where the
-    /// response ends. For a conditional drafter the row is that of the true path.
+    /// response ends. For a conditional drafter the row is that of the true path, and the list also ends where that path
+    /// leaves the recorded expansions.
     pub truth: Vec<Option<u32>>,
     /// Rows of a conditional drafter; parents before children. Empty for block drafters.
     pub expansions: Vec<Expansion>,
@@ -92,6 +95,8 @@ pub struct TraceRequest {
     pub domain: String,
     /// Prompt tokens: the absolute position of the first root.
     pub prompt_tokens: u32,
+    /// The most tokens that the request might emit, the first one included: near it trees become shallower.
+    pub max_new: u32,
     /// Emitted tokens, the first one included; empty in a rank trace. Their number is `positions.len() + 1` at the most
     /// when nothing was cut.
     pub tokens: Vec<u32>,
