@@ -1,0 +1,87 @@
+//! What the integration tests share: fixtures and comparisons.
+#![allow(dead_code)]
+
+use safetensors::SafeTensors;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use treeline_cpu::Model;
+
+/// Target fixtures, one of every family.
+pub const TARGETS: [&str; 7] =
+    ["deepseek_v3", "deepseek_v3_plain", "kimi_k2", "qwen3", "qwen3_window", "qwen3_moe", "llama"];
+
+pub fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+pub fn model(name: &str) -> Arc<Model> {
+    Arc::new(Model::load(&fixture(name)).unwrap_or_else(|e| panic!("{name}: {e}")))
+}
+
+/// Tensors of a fixture's `expected.safetensors`.
+pub struct Expected {
+    ints: BTreeMap<String, Vec<i32>>,
+    floats: BTreeMap<String, Vec<f32>>,
+}
+
+impl Expected {
+    pub fn read(name: &str) -> Self {
+        let bytes = std::fs::read(fixture(name).join("expected.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let (mut ints, mut floats) = (BTreeMap::new(), BTreeMap::new());
+        for (key, view) in tensors.tensors() {
+            let words = || view.data().as_chunks::<4>().0.iter().copied();
+            match view.dtype() {
+                safetensors::Dtype::F32 => drop(floats.insert(key, words().map(f32::from_le_bytes).collect())),
+                safetensors::Dtype::I32 => drop(ints.insert(key, words().map(i32::from_le_bytes).collect())),
+                other => panic!("{key}: {other:?}"),
+            }
+        }
+        Self { ints, floats }
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.ints.contains_key(key)
+    }
+
+    /// Unsigned numbers; a root's parent −1 becomes 0.
+    pub fn ids(&self, key: &str) -> Vec<u32> {
+        self.ints[key].iter().map(|&x| x.max(0) as u32).collect()
+    }
+
+    pub fn floats(&self, key: &str) -> &[f32] {
+        &self.floats[key]
+    }
+}
+
+/// Largest difference of a row from the reference, relative to the reference's largest entry.
+pub fn relative_error(got: &[f32], want: &[f32]) -> f32 {
+    assert_eq!(got.len(), want.len());
+    let scale = want.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+    got.iter().zip(want).fold(0.0f32, |m, (a, b)| m.max((a - b).abs() / scale))
+}
+
+/// Bits of a row, for equality without tolerance.
+pub fn bits(row: ndarray::ArrayView1<'_, f32>) -> Vec<u32> {
+    row.iter().map(|x| x.to_bits()).collect()
+}
+
+/// A small generator for test inputs, so that they do not depend on a crate's version.
+pub struct Noise(pub u64);
+
+impl Noise {
+    pub fn below(&mut self, n: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % u64::from(n)) as u32
+    }
+
+    pub fn tokens(&mut self, n: usize, vocab: u32) -> Vec<u32> {
+        (0..n).map(|_| self.below(vocab)).collect()
+    }
+
+    /// Parents of a tree of `rows` rows; each node hangs under one of the `span` newest rows.
+    pub fn parents(&mut self, rows: usize, span: usize) -> Vec<u32> {
+        (0..rows).map(|i| if i == 0 { 0 } else { (i - 1 - self.below(span.min(i) as u32) as usize) as u32 }).collect()
+    }
+}
