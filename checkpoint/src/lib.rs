@@ -9,6 +9,7 @@ mod config;
 mod error;
 mod int4;
 mod json;
+mod tokenizer;
 mod weights;
 
 pub use config::{
@@ -17,4 +18,5 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use int4::PackedInt4;
+pub use tokenizer::{ChatTemplate, Message, Prompt, TextStream, Tokenizer};
 pub use weights::{Digest, Dtype, FileDigest, Linear, TensorView, Thoroughness, Weights, digest};

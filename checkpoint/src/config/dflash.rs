@@ -29,8 +29,11 @@ pub struct DflashConfig {
     pub rope: Rope,
     /// Epsilon of every RMSNorm.
     pub rms_eps: f64,
-    /// Sliding window of each layer over the context; its length is the number of layers.
+    /// Sliding window of each layer, as [`super::Layer::window`]; its length is the number of layers.
     pub windows: Vec<Option<usize>>,
+    /// Whether the config says that no layer is causal inside the block. Where it is silent and some layers slide, public engines
+    /// differ from the paper's form: vLLM (pull requests 40898 and 47914) runs the sliding layers causally.
+    pub non_causal: bool,
     /// Tokens of a block: the committed one and `block − 1` masks.
     pub block: usize,
     /// Token that stands for "to be drafted".
@@ -70,6 +73,7 @@ impl DflashConfig {
         common(&fields, &["DFlashDraftModel"])?;
         // The embedding and the head are the target's, whose config says where they are.
         fields.ignore(&["tie_word_embeddings", "bos_token_id", "eos_token_id"]);
+        let non_causal = fields.opt_bool("is_causal")?.is_some();
         fields.only("is_causal", &json!(false), "a block is drafted without a causal mask")?;
         let hidden = fields.size("hidden_size")?;
         let vocab = fields.size("vocab_size")?;
@@ -88,6 +92,7 @@ impl DflashConfig {
             rope,
             rms_eps: fields.positive("rms_norm_eps")?,
             windows: gqa::windows(&fields, Family::Qwen3, count)?,
+            non_causal,
             block: block(&fields)?,
             mask_token: 0,
             target_layers: Vec::new(),
@@ -131,6 +136,8 @@ impl DflashConfig {
             }
         }
         self.target_layers = ids.into_iter().map(|id| id as usize).collect();
+        self.non_causal |= inner.opt_bool("causal")?.is_some();
+        inner.only("causal", &json!(false), "a block is drafted without a causal mask")?;
         inner.ignore(&["block_size"]);
         inner.finish()?;
         fields.finish()?;

@@ -46,8 +46,15 @@ pub(super) fn read_nested(outer: Fields<'_>) -> Result<TargetConfig> {
     {
         return Err(outer.error("tie_word_embeddings", format!("is {a}, but `text_config.tie_word_embeddings` is {b}")));
     }
-    // Exporters put it on either level.
+    // Exporters put it on either level, or repeat it.
     let outer_quant = quant::read(&outer, Family::KimiK25.tensor_prefix())?;
+    if outer_quant.is_some()
+        && text.get("quantization_config").is_some_and(|q| outer.get("quantization_config") != Some(q))
+    {
+        return Err(
+            outer.error("quantization_config", "differs from `text_config.quantization_config`: keep one of the two")
+        );
+    }
     let mut config = read(text, Family::KimiK25)?;
     config.tied |= outer_tie.unwrap_or(false);
     config.quantization = config.quantization.or(outer_quant);
