@@ -1,0 +1,201 @@
+//! The experiment file as it is written: serde reads it, schemars describes it.
+//!
+//! A key that only one kind reads is optional here; [`build`](super::build) refuses it beside another kind. `[[policy]]`
+//! tables are read apart, since every policy has parameters of its own.
+
+use super::value::{Heat, Int, Line, List, Mass, Millis, Name, PathText, Real, RecordText};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Any `u64`.
+pub(crate) type Seed = Int<0, { u64::MAX }>;
+/// A budget: nodes without the root.
+pub(crate) type Budget = Int<1, 4096>;
+/// Positions per request.
+type Positions = Int<2, 1_048_576>;
+/// Ranks per row.
+type Ranks = Int<1, 4096>;
+/// Levels of a tree.
+type Levels = Int<1, 64>;
+
+/// An experiment: which policies and budgets are compared, on which models, prompts and backend.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Treeline experiment")]
+pub(crate) struct File {
+    /// Names the run folder.
+    pub name: Name,
+    /// Seed of every random number.
+    pub seed: Seed,
+    /// Rounds that `rounds.parquet` keeps: `summary` (none), `sample:N` (every N-th) or `all`.
+    pub record: RecordText,
+    /// Resamples of the bootstrap intervals; 2000 unless given.
+    pub bootstrap: Option<Int<100, 100_000>>,
+    /// Whether plain decoding runs as the baseline of `speedup`; true unless given.
+    pub baseline: Option<bool>,
+    /// Folder that relative paths start from, itself relative to this file; the file's own folder unless given.
+    pub folder: Option<PathText>,
+    /// The model that is sped up; backend cpu.
+    pub target: Option<Target>,
+    /// Who drafts; backend cpu.
+    pub drafter: Option<Drafter>,
+    /// What runs the rounds.
+    pub backend: Backend,
+    /// What is decoded.
+    pub workload: Workload,
+    /// How tokens are chosen; backend cpu.
+    pub sampling: Option<Sampling>,
+    /// What a step costs; read by policies that ask for it.
+    pub cost: Option<Cost>,
+}
+
+/// The model that is sped up.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Target {
+    /// Folder of the checkpoint.
+    pub checkpoint: PathText,
+}
+
+/// Kinds of drafters.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum DrafterKind {
+    Dflash,
+    Autoregressive,
+    Ngram,
+}
+
+/// Who drafts.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Drafter {
+    /// What kind of drafter.
+    pub kind: DrafterKind,
+    /// Folder of the checkpoint; not for ngram.
+    pub checkpoint: Option<PathText>,
+    /// Ranks kept per row.
+    pub width: Ranks,
+    /// Levels: required for autoregressive and ngram; dflash takes its block's unless a smaller number is given.
+    pub depth: Option<Levels>,
+    /// Longest suffix that is looked up, in tokens; ngram.
+    pub order: Option<Int<1, 16>>,
+    /// Shortest suffix that is looked up, in tokens; ngram.
+    pub min_order: Option<Int<1, 16>>,
+}
+
+/// Kinds of backends.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum BackendKind {
+    Cpu,
+    Sim,
+    Cuda,
+}
+
+/// What runs the rounds.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Backend {
+    /// cpu runs real models, sim replays a trace, cuda needs a build with the CUDA engine.
+    pub kind: BackendKind,
+    /// Positions per request, prompt included; backend cpu.
+    pub context: Option<Positions>,
+    /// Prompt tokens per forward of the prefill; backend cpu.
+    pub prefill_chunk: Option<Int<1, 65_536>>,
+    /// The trace that is replayed; backend sim.
+    pub trace: Option<PathText>,
+}
+
+/// How a prompt is wrapped.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum ChatMode {
+    Off,
+    Plain,
+    Thinking,
+}
+
+/// What is decoded.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Workload {
+    /// The most tokens of a response; backend cpu.
+    pub max_new: Option<Int<1, 1_048_576>>,
+    /// Whether responses run to `max_new` whatever the model says; backend cpu.
+    pub ignore_eos: Option<bool>,
+    /// How prompts are wrapped by the checkpoint's chat template; backend cpu.
+    pub chat: Option<ChatMode>,
+    /// Requests that decode together; one set of cells for each number.
+    pub concurrency: List<Int<1, 1024>>,
+    /// Prompt files; backend cpu.
+    pub prompts: Option<List<Prompts>>,
+}
+
+/// One prompt file.
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Prompts {
+    /// JSON lines of `id`, `domain` and `text`.
+    pub file: PathText,
+    /// The first so many prompts; all of them unless given.
+    pub take: Option<Int<1, 1_000_000>>,
+}
+
+/// Verification laws.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum LawName {
+    Greedy,
+    SampleMatch,
+    Residual,
+    Traversal,
+}
+
+/// How tokens are chosen.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Sampling {
+    /// The verification law.
+    pub law: LawName,
+    /// Temperatures of the target; one set of cells for each.
+    pub temperature: List<Real<Heat>>,
+    /// Keep the so many most probable tokens; 0 = off, and off unless given.
+    pub top_k: Option<Int<0, 4_294_967_295>>,
+    /// Keep the smallest set of tokens that reaches this probability; 1 = off, and off unless given.
+    pub top_p: Option<Real<Mass>>,
+    /// Whether candidates are drawn with replacement; law residual.
+    pub replace: Option<bool>,
+}
+
+/// What a step costs.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Cost {
+    /// Milliseconds of a step by verified rows.
+    pub curve: Curve,
+}
+
+/// Points of a cost curve.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Curve {
+    /// Verified rows of a step, ascending.
+    pub rows: List<Int<1, 16_777_216>>,
+    /// Milliseconds of a step with that many rows.
+    pub ms: Vec<Real<Millis>>,
+    /// The command or document that the points come from.
+    pub source: Line,
+}

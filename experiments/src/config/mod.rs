@@ -1,0 +1,89 @@
+//! The experiment file: TOML in, an [`Experiment`] with every value in force out.
+//!
+//! Three steps, so that every error has a caret: the text becomes a table of spanned values ([`diagnostic`]), serde turns
+//! that into the file as written, whose types check themselves, and `build` joins what belongs together: keys that no
+//! backend, law or policy of the file reads are refused there. [`resolved_toml`] writes an experiment back.
+
+mod build;
+pub mod diagnostic;
+mod file;
+mod location;
+mod policy;
+mod resolve;
+mod schema;
+pub mod suggest;
+mod types;
+mod value;
+
+pub use diagnostic::{ConfigError, Diagnostic};
+pub use location::{Location, relative};
+pub use resolve::resolved_toml;
+pub use schema::{schema, schema_text};
+pub use types::{
+    Backend, Chat, Cost, Drafter, Experiment, LawKind, Live, PolicySpec, PromptFile, Record, Replay, Sampling, Workload,
+};
+
+use std::path::{Path, PathBuf};
+use treeline_policies::Registry;
+
+/// The most bytes of an experiment file.
+const FILE_MAX: u64 = 1 << 20;
+
+/// What the command line changes about a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overrides {
+    /// In place of `backend.kind`: cpu, sim or cuda.
+    pub backend: Option<String>,
+    /// In place of `backend.trace`, relative to the working folder.
+    pub trace: Option<PathBuf>,
+}
+
+/// Reads an experiment and checks that the files it names exist.
+///
+/// # Errors
+/// [`ConfigError`]: what is wrong, where, with a caret.
+pub fn load(path: &Path, registry: &Registry) -> Result<Experiment, ConfigError> {
+    load_with(path, registry, &Overrides::default())
+}
+
+/// [`load`], with what the command line changes.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(path: &Path, registry: &Registry, overrides: &Overrides) -> Result<Experiment, ConfigError> {
+    let read_error = |why: String| ConfigError::Read { path: path.to_owned(), why };
+    let size = std::fs::metadata(path).map_err(|e| read_error(e.to_string()))?;
+    if !size.is_file() {
+        return Err(read_error("not a file".to_owned()));
+    }
+    if size.len() > FILE_MAX {
+        return Err(read_error(format!("{} bytes are too many for an experiment (at most {FILE_MAX})", size.len())));
+    }
+    let bytes = std::fs::read(path).map_err(|e| read_error(e.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+        read_error(format!("line {line} is not UTF-8"))
+    })?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = parent.canonicalize().map_err(|e| read_error(e.to_string()))?;
+    let doc = diagnostic::Doc::parse(&text, &path.display().to_string())?;
+    let experiment = build::experiment(&doc, &folder, registry, overrides)?;
+    build::check_files(&doc, &experiment, overrides)?;
+    Ok(experiment)
+}
+
+/// Parses the text of an experiment; nothing is read from disk. `name` names it in errors, `folder` is where relative
+/// paths start.
+///
+/// # Errors
+/// [`ConfigError::At`].
+pub fn parse(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    registry: &Registry,
+    overrides: &Overrides,
+) -> Result<Experiment, ConfigError> {
+    let doc = diagnostic::Doc::parse(text, name)?;
+    build::experiment(&doc, folder, registry, overrides)
+}
