@@ -1,1 +1,32 @@
-//! Placeholder while the crate is being written.
+//! Tree policies: one file each, behind one registry.
+//!
+//! A policy turns drafts into trees ([`treeline_core::TreePolicy`]). Its configuration is a [`PolicyConfig`]: a documented
+//! serde struct that refuses unknown keys. [`Registry::builtin`] knows the policies of this crate; a plug-in adds its own
+//! with [`Registry::register`]. The *budget* (nodes without the root) is the run's, never part of a policy's
+//! configuration.
+//!
+//! | kind | tree |
+//! | --- | --- |
+//! | `chain` | the drafter's rank-0 path |
+//! | `best-first` | the most probable prefixes (DDTree), per request or over the whole batch |
+//! | `spine-first` | the whole rank-0 path, then best-first |
+//! | `top-k` | the best `width` per level, then the best of all levels (EAGLE-2); or fixed widths per level |
+//! | `adaptive` | best-first by calibrated probabilities, its budget chosen by measured acceptance and step cost |
+//! | `sequoia` | the optimal fixed shape for given acceptance by rank |
+//! | `opt-tree` | the best per level until a level adds too little |
+//! | `spec-exec` | the best frontier nodes in beams, discounted by depth |
+//! | `talon` | per level every child close enough to the level's best |
+#![forbid(unsafe_code)]
+
+pub mod adaptive;
+pub mod best_first;
+pub mod chain;
+mod layers;
+mod order;
+pub mod registry;
+mod search;
+pub mod shape;
+pub mod spine_first;
+pub mod top_k;
+
+pub use registry::{BuildError, Listing, Parameter, PolicyConfig, Registry};

@@ -1,0 +1,143 @@
+//! Parameters of `adaptive`.
+
+use super::Adaptive;
+use crate::best_first::{check_beam, default_beam};
+use crate::registry::{BuildError, PolicyConfig};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use treeline_core::{Limits, TreePolicy};
+
+/// Parameters of `adaptive`. What a step costs is the experiment's `cost`, not a parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AdaptiveConfig {
+    /// Budgets (nodes) to choose from, ascending; 0 = no draft. Give the ends of the graph buckets where steps are
+    /// bucketed. Those above the run's budget are left out. null = every budget from 0 to the run's.
+    #[serde(default)]
+    pub budgets: Option<Vec<u32>>,
+    /// `ratio`: the budget of the highest long-run rate, tokens per ms. `renewal`: within rounds that draft, the budget of
+    /// the highest Σ(1 + Φ) − g·C for this round's trees, g = the running throughput; "off" is still decided by the ratio.
+    #[serde(default = "default_objective")]
+    pub objective: Objective,
+    /// Relative gain of the rate above which the budget moves.
+    #[serde(default = "default_margin")]
+    pub margin: f64,
+    /// Share of rounds that grow the largest tree to learn; at least 0.01.
+    #[serde(default = "default_probe")]
+    pub probe: f64,
+    /// Memory of the posteriors and averages, in observations: each keeps 1 − 1/memory of the weight before it.
+    #[serde(default = "default_memory")]
+    pub memory: f64,
+    /// Weight of the drafter's own claim in the posteriors, in pseudo-hits.
+    #[serde(default = "default_prior")]
+    pub prior: f64,
+    /// Ranks with a posterior of their own; the last one stands for all ranks behind it.
+    #[serde(default = "default_ranks")]
+    pub ranks: u32,
+    /// On a conditional drafter: nodes expanded per request in one forward. It changes the number of forwards and of
+    /// wasted expansions, never the tree.
+    #[serde(default = "default_beam")]
+    pub beam: u32,
+}
+
+/// What the budget maximises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Long-run mean tokens over mean ms per end: the published form.
+    Ratio,
+    /// Renewal reward per round.
+    Renewal,
+}
+
+fn default_objective() -> Objective {
+    Objective::Ratio
+}
+
+fn default_margin() -> f64 {
+    0.02
+}
+
+fn default_probe() -> f64 {
+    0.01
+}
+
+fn default_memory() -> f64 {
+    256.0
+}
+
+fn default_prior() -> f64 {
+    8.0
+}
+
+fn default_ranks() -> u32 {
+    8
+}
+
+impl AdaptiveConfig {
+    /// Rounds from one probe to the next.
+    pub(super) fn probe_period(&self) -> u64 {
+        (1.0 / self.probe).floor().max(1.0) as u64
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        let bad = |key: &str, why: &str| Err(BuildError::value(Self::KIND, key, why));
+        if !(self.margin >= 0.0 && self.margin < 1.0) {
+            return bad("margin", "must be at least 0 and below 1");
+        }
+        if !(self.probe >= 0.01 && self.probe <= 1.0) {
+            return bad("probe", "must be from 0.01 to 1: without probes a choice could last for ever");
+        }
+        if !(self.memory > 1.0 && self.memory.is_finite()) {
+            return bad("memory", "must be more than 1 observation");
+        }
+        if !(self.prior > 0.0 && self.prior.is_finite()) {
+            return bad("prior", "must be more than 0 pseudo-hits");
+        }
+        if self.ranks == 0 || self.ranks > 1024 {
+            return bad("ranks", "must be from 1 to 1024");
+        }
+        check_beam(Self::KIND, self.beam)
+    }
+}
+
+impl PolicyConfig for AdaptiveConfig {
+    const KIND: &'static str = "adaptive";
+    const ABOUT: &'static str =
+        "best-first by calibrated acceptance, its budget chosen by measured acceptance and step cost";
+
+    fn example() -> Self {
+        Self {
+            budgets: None,
+            objective: default_objective(),
+            margin: default_margin(),
+            probe: default_probe(),
+            memory: default_memory(),
+            prior: default_prior(),
+            ranks: default_ranks(),
+            beam: default_beam(),
+        }
+    }
+
+    fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
+        self.check()?;
+        let ends = match &self.budgets {
+            None => (0..=limits.budget).collect(),
+            Some(budgets) => {
+                if budgets.is_empty() || budgets.windows(2).any(|w| w[0] >= w[1]) {
+                    return Err(BuildError::value(Self::KIND, "budgets", "give at least one budget, ascending"));
+                }
+                let mut ends: Vec<u32> = budgets.iter().copied().filter(|&b| b <= limits.budget).collect();
+                if ends.is_empty() && limits.budget == 0 {
+                    ends.push(0);
+                }
+                if ends.is_empty() {
+                    let why = format!("all of them exceed the run's budget of {}", limits.budget);
+                    return Err(BuildError::value(Self::KIND, "budgets", why));
+                }
+                ends
+            }
+        };
+        Ok(Box::new(Adaptive::new(self, ends, limits)))
+    }
+}

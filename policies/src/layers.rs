@@ -1,0 +1,274 @@
+//! Growth from a pool of candidates: nodes are expanded wave by wave, all their best children enter the pool, and at the
+//! end a selection of the pool becomes the tree. What top-k, OPT-Tree, SpecExec and TALON share.
+
+use crate::order::{Nodes, Place, cmp_scored};
+use std::cmp::Ordering;
+use treeline_core::{DraftView, Fault, Forest, Grow, NodeRef, ROOT};
+
+const NONE: u32 = u32::MAX;
+
+/// One candidate. Index 0 of a pool is the root.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    pub parent: u32,
+    pub rank: u32,
+    pub depth: u32,
+    token: u32,
+    /// Cumulative log-probability of its path.
+    score: f64,
+    /// What it is chosen by: its score, never above its parent's (a probability that rounding lifts above 1 must not put
+    /// a child before its parent).
+    pub key: f64,
+    /// Its node in the tree, once it is there.
+    node: u32,
+    pub expanded: bool,
+}
+
+/// All candidates of one sequence, parents before children; children of one wave stay together.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    items: Vec<Candidate>,
+    /// Where the children of the last wave begin.
+    fresh: u32,
+    /// The tree's budget.
+    pub budget: u32,
+    /// The deepest level.
+    pub depth: u32,
+    /// Waves so far.
+    pub waves: u32,
+}
+
+impl Nodes for Pool {
+    fn parent(&self, node: u32) -> u32 {
+        self.items[node as usize].parent
+    }
+
+    fn rank(&self, node: u32) -> u32 {
+        self.items[node as usize].rank
+    }
+
+    fn depth(&self, node: u32) -> u32 {
+        self.items[node as usize].depth
+    }
+}
+
+impl Pool {
+    pub fn get(&self, i: u32) -> &Candidate {
+        &self.items[i as usize]
+    }
+
+    /// Candidates without the root.
+    pub fn all(&self) -> std::ops::Range<u32> {
+        1..self.items.len() as u32
+    }
+
+    /// The children that the last wave brought.
+    pub fn fresh(&self) -> std::ops::Range<u32> {
+        self.fresh..self.items.len() as u32
+    }
+
+    /// The exact order by `value` (a score per candidate, no NaN).
+    pub fn cmp_by(&self, value: impl Fn(&Candidate) -> f64, a: u32, b: u32) -> Ordering {
+        let key = |i: u32| (value(self.get(i)), Place { parent: self.parent(i), rank: self.rank(i) });
+        cmp_scored(self, key(a), key(b))
+    }
+
+    /// The `n` best of `list` by `value`, best first; the rest leaves the list. A parent that is no worse than its child
+    /// comes before it.
+    pub fn best(&self, list: &mut Vec<u32>, n: usize, value: impl Fn(&Candidate) -> f64 + Copy) {
+        if n == 0 {
+            list.clear();
+            return;
+        }
+        if list.len() > n {
+            list.select_nth_unstable_by(n - 1, |&a, &b| self.cmp_by(value, a, b));
+            list.truncate(n);
+        }
+        list.sort_unstable_by(|&a, &b| self.cmp_by(value, a, b));
+    }
+}
+
+/// What distinguishes the policies that grow from a pool.
+pub(crate) trait Pooled {
+    /// Children of an expanded node that enter the pool.
+    fn width(&self, pool: &Pool) -> u32;
+
+    /// Chooses what to expand next: pushes candidates that are neither expanded nor at the deepest level. None = stop.
+    fn choose(&mut self, pool: &Pool, beam: &mut Vec<u32>);
+
+    /// The final tree: pool candidates, parents before children, at most the budget.
+    fn select(&mut self, pool: &Pool, order: &mut Vec<u32>);
+}
+
+#[derive(Debug, Default)]
+struct Growth {
+    pool: Pool,
+    started: bool,
+    done: bool,
+    block: bool,
+    /// Candidates whose rows arrive with this wave.
+    beam: Vec<u32>,
+}
+
+/// Drives a [`Pooled`] rule over a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    seqs: Vec<Growth>,
+    order: Vec<u32>,
+}
+
+impl Layers {
+    /// Forgets the last round.
+    pub fn begin(&mut self, seqs: usize) {
+        self.seqs.resize_with(self.seqs.len().max(seqs), Growth::default);
+        for growth in &mut self.seqs[..seqs] {
+            growth.started = false;
+            growth.done = false;
+        }
+    }
+
+    /// Grows every tree; to be called until it answers [`Grow::Done`].
+    pub fn grow(
+        &mut self,
+        rule: &mut impl Pooled,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> Grow {
+        for seq in 0..forest.len() {
+            let growth = &mut self.seqs[seq];
+            if growth.done || forest.fault(seq).is_some() {
+                continue;
+            }
+            if !growth.started {
+                growth.start(seq, drafts, forest);
+            }
+            if growth.advance(seq, rule, drafts, forest, wave) {
+                continue;
+            }
+            growth.done = true;
+            self.order.clear();
+            if growth.pool.budget > 0 {
+                rule.select(&growth.pool, &mut self.order);
+            }
+            if let Err(e) = growth.write(seq, &mut self.order, forest) {
+                forest.fail(seq, Fault::Policy(e.to_string()));
+            }
+        }
+        if wave.is_empty() { Grow::Done } else { Grow::Expand }
+    }
+}
+
+impl Growth {
+    fn start(&mut self, seq: usize, drafts: &dyn DraftView, forest: &mut Forest) {
+        let tree = forest.tree_mut(seq);
+        self.started = true;
+        let pool = &mut self.pool;
+        pool.budget = tree.budget();
+        pool.depth = tree.depth_limit().min(drafts.depth(seq as u32));
+        pool.waves = 0;
+        pool.fresh = 1;
+        pool.items.clear();
+        let root =
+            Candidate { parent: ROOT, rank: 0, depth: 0, token: 0, score: 0.0, key: 0.0, node: ROOT, expanded: false };
+        pool.items.push(root);
+        self.block = pool.depth > 0 && drafts.level(seq as u32, 1).is_some();
+        self.beam.clear();
+        if pool.depth > 0 && pool.budget > 0 {
+            self.beam.push(ROOT);
+        }
+        if !self.block {
+            tree.open(u32::MAX - 1);
+        }
+    }
+
+    /// Takes in what is known and asks for more; `false` when there is nothing to wait for.
+    fn advance(
+        &mut self,
+        seq: usize,
+        rule: &mut impl Pooled,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> bool {
+        let seq = seq as u32;
+        loop {
+            if self.beam.is_empty() {
+                return false;
+            }
+            // A drafter may have answered for the root at once; any other row of a conditional draft needs a wave.
+            let known = |pool: &Pool, i: u32| {
+                pool.get(i).expanded || !drafts.children(NodeRef { seq, node: pool.get(i).node, depth: 0 }).is_empty()
+            };
+            let waiting = !self.block
+                && match self.beam[..] {
+                    [ROOT] => !known(&self.pool, ROOT),
+                    _ => self.beam.iter().any(|&i| !self.pool.get(i).expanded),
+                };
+            for &i in &self.beam {
+                self.pool.items[i as usize].expanded = true;
+            }
+            if waiting {
+                for &i in &self.beam {
+                    wave.push(NodeRef { seq, node: self.pool.get(i).node, depth: self.pool.get(i).depth });
+                }
+                return true;
+            }
+            self.take_in(seq, rule.width(&self.pool), drafts);
+            self.beam.clear();
+            rule.choose(&self.pool, &mut self.beam);
+            if !self.block {
+                for k in 0..self.beam.len() {
+                    if place(&mut self.pool.items, self.beam[k], forest.tree_mut(seq as usize)).is_err() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, seq: u32, width: u32, drafts: &dyn DraftView) {
+        let pool = &mut self.pool;
+        pool.waves += 1;
+        pool.fresh = pool.items.len() as u32;
+        for &parent in &self.beam {
+            let Candidate { depth, score, key, node, .. } = *pool.get(parent);
+            let row = if self.block {
+                drafts.level(seq, depth + 1).unwrap_or(&[])
+            } else {
+                drafts.children(NodeRef { seq, node, depth })
+            };
+            // Not `>=`, so that NaN ends a row as −∞ does.
+            let finite = row.iter().take(width as usize).take_while(|c| c.logp > f32::NEG_INFINITY);
+            pool.items.extend(finite.zip(0..).map(|(c, rank)| Candidate {
+                parent,
+                rank,
+                depth: depth + 1,
+                token: c.token,
+                score: score + f64::from(c.logp),
+                key: key.min(score + f64::from(c.logp)),
+                node: NONE,
+                expanded: false,
+            }));
+        }
+    }
+
+    fn write(&mut self, seq: usize, order: &mut [u32], forest: &mut Forest) -> Result<(), treeline_core::TreeError> {
+        let tree = forest.tree_mut(seq);
+        for i in order.iter_mut() {
+            *i = place(&mut self.pool.items, *i, tree)?;
+        }
+        if self.block { Ok(()) } else { tree.keep(order) }
+    }
+}
+
+/// The tree node of a candidate whose parent is in the tree.
+fn place(items: &mut [Candidate], i: u32, tree: &mut treeline_core::Tree) -> Result<u32, treeline_core::TreeError> {
+    let Candidate { parent, rank, token, score, node, .. } = items[i as usize];
+    if node != NONE {
+        return Ok(node);
+    }
+    let node = tree.push(items[parent as usize].node, token, rank, score)?;
+    items[i as usize].node = node;
+    Ok(node)
+}

@@ -1,0 +1,176 @@
+//! `top-k`: the best `width` of every level, then the best of all levels (the form of EAGLE-2); or fixed widths per level
+//! (the form of SpecInfer).
+//!
+//! Dynamic: every level expands its `width` best candidates by cumulative log-probability, each into `width` children; at
+//! the end the budget's best candidates of all levels are the tree. Static: every node of level i − 1 has
+//! `widths[i − 1]` children, whatever the draft says, cut in level and rank order to the budget.
+
+use crate::layers::{Layers, Pool, Pooled};
+use crate::registry::{BuildError, PolicyConfig};
+use crate::shape::{Shape, Shaped};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Program, Round, TreePolicy};
+
+/// Parameters of `top-k`: either `width` (and `depth`), or `widths`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TopKConfig {
+    /// Dynamic form: nodes expanded per level, and children considered of each.
+    #[serde(default)]
+    pub width: Option<u32>,
+    /// Dynamic form: levels; null = as many as the drafter has.
+    #[serde(default)]
+    pub depth: Option<u32>,
+    /// Static form: children of every node of each level, the root's first.
+    #[serde(default)]
+    pub widths: Option<Vec<u32>>,
+}
+
+impl PolicyConfig for TopKConfig {
+    const KIND: &'static str = "top-k";
+    const ABOUT: &'static str =
+        "the best `width` per level, then the best of all levels (EAGLE-2), or fixed widths per level";
+
+    fn example() -> Self {
+        Self { width: Some(4), depth: None, widths: None }
+    }
+
+    fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
+        let bad = |key, why: &str| Err(BuildError::value(Self::KIND, key, why));
+        match (self.width, self.depth, self.widths) {
+            (None, _, None) => bad("width", "give `width` (best per level) or `widths` (a list, one entry a level)"),
+            (Some(_), _, Some(_)) => bad("widths", "`width` and `widths` exclude each other"),
+            (None, Some(_), Some(_)) => bad("depth", "with `widths` the list's length is the depth"),
+            (Some(0), ..) => bad("width", "must be 1 or more"),
+            (_, Some(0), _) => bad("depth", "must be 1 or more"),
+            (Some(width), depth, None) => Ok(Box::new(TopK {
+                rule: Rule { width, depth: depth.unwrap_or(limits.depth), list: Vec::new() },
+                layers: Layers::default(),
+            })),
+            (None, None, Some(widths)) if widths.is_empty() || widths.contains(&0) => {
+                bad("widths", "give one positive width per level")
+            }
+            (None, None, Some(widths)) => {
+                let levels = widths.len().min(limits.depth as usize);
+                // What the drafter cannot list is left out here, so that the shape is what the device form gets too.
+                let widths: Vec<u32> = widths[..levels].iter().map(|&w| w.min(limits.width)).collect();
+                let shape = Shape::of_widths(&widths, limits.budget);
+                Ok(Box::new(StaticWidths { shape, shaped: Shaped::default() }))
+            }
+        }
+    }
+}
+
+/// The dynamic form.
+#[derive(Debug)]
+pub struct TopK {
+    rule: Rule,
+    layers: Layers,
+}
+
+#[derive(Debug)]
+struct Rule {
+    width: u32,
+    depth: u32,
+    list: Vec<u32>,
+}
+
+impl Pooled for Rule {
+    fn width(&self, _pool: &Pool) -> u32 {
+        self.width
+    }
+
+    fn choose(&mut self, pool: &Pool, beam: &mut Vec<u32>) {
+        if pool.waves >= self.depth.min(pool.depth) {
+            return;
+        }
+        beam.extend(pool.fresh());
+        pool.best(beam, self.width as usize, |c| c.key);
+    }
+
+    fn select(&mut self, pool: &Pool, order: &mut Vec<u32>) {
+        self.list.clear();
+        self.list.extend(pool.all());
+        pool.best(&mut self.list, pool.budget as usize, |c| c.key);
+        order.extend_from_slice(&self.list);
+    }
+}
+
+impl TreePolicy for TopK {
+    fn kind(&self) -> &str {
+        TopKConfig::KIND
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        Needs {
+            depth: self.rule.depth.min(limits.depth),
+            width: self.rule.width.min(limits.width),
+            waves: true,
+            ..Needs::default()
+        }
+    }
+
+    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        self.layers.begin(round.batch.len());
+        let Rule { width, depth, .. } = self.rule;
+        ask.extend(round.caps.iter().map(|c| Ask { depth: c.depth.min(depth), width, draw: round.draw }));
+    }
+
+    fn grow(
+        &mut self,
+        _round: &Round<'_>,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> Grow {
+        self.layers.grow(&mut self.rule, drafts, forest, wave)
+    }
+
+    fn program(&self) -> Option<Program> {
+        Some(Program::TopK { width: self.rule.width, depth: self.rule.depth })
+    }
+}
+
+/// The static form. Accepts drawn candidates, since the shape does not depend on them.
+#[derive(Debug)]
+pub struct StaticWidths {
+    shape: Shape,
+    shaped: Shaped,
+}
+
+impl TreePolicy for StaticWidths {
+    fn kind(&self) -> &str {
+        TopKConfig::KIND
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        Needs {
+            depth: self.shape.depth().min(limits.depth),
+            width: self.shape.width(),
+            draws: true,
+            waves: true,
+            ..Needs::default()
+        }
+    }
+
+    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        self.shaped.begin(round.batch.len());
+        let (depth, width) = (self.shape.depth(), self.shape.width());
+        ask.extend(round.caps.iter().map(|c| Ask { depth: c.depth.min(depth), width, draw: round.draw }));
+    }
+
+    fn grow(
+        &mut self,
+        _round: &Round<'_>,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> Grow {
+        self.shaped.grow(|_| &self.shape, drafts, forest, wave)
+    }
+
+    fn program(&self) -> Option<Program> {
+        Some(Program::Static { parents: self.shape.parents().to_vec(), ranks: self.shape.ranks().to_vec() })
+    }
+}
