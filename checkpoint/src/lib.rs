@@ -5,6 +5,8 @@
 //!
 //! The one `unsafe` is the memory map of a shard.
 
+#![deny(unsafe_code)]
+
 mod config;
 mod error;
 mod int4;

@@ -144,6 +144,9 @@ fn moe(fields: &Fields<'_>, experts: usize) -> Result<Moe> {
     if !experts.is_multiple_of(n_group) {
         return Err(fields.error("n_group", format!("{experts} experts cannot be split into {n_group} equal groups")));
     }
+    if n_group > 1 && experts / n_group < 2 {
+        return Err(fields.error("n_group", "leaves groups of one expert, but a group is ranked by its two best"));
+    }
     if topk_group > n_group {
         return Err(fields.error("topk_group", format!("is {topk_group}, more than `n_group` = {n_group}")));
     }
@@ -152,9 +155,6 @@ fn moe(fields: &Fields<'_>, experts: usize) -> Result<Moe> {
         return Err(
             fields.error("num_experts_per_tok", format!("is {top_k}, but only {open} experts may be chosen from"))
         );
-    }
-    if n_group > 1 && experts / n_group < 2 {
-        return Err(fields.error("n_group", "leaves groups of one expert, but a group is ranked by its two best"));
     }
     let moe = Moe {
         experts,

@@ -110,6 +110,7 @@ impl Weights {
         Ok(())
     }
 
+    #[allow(unsafe_code, reason = "a memory map is unsafe to make; see the comment at the one line")]
     fn open_shard(&mut self, path: &Path) -> Result<()> {
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
         // SAFETY: the map is private to this struct and only ever read. The documented condition of `Weights` is that nobody
