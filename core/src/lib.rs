@@ -21,6 +21,8 @@ pub mod sampling;
 pub mod schedule;
 pub mod seams;
 pub mod stream;
+#[cfg(feature = "test-support")]
+pub mod testing;
 pub mod trace;
 pub mod tree;
 

@@ -35,13 +35,25 @@ pub fn target_token(
     row: u32,
     scratch: &mut Vec<f64>,
 ) -> Result<u32, Fault> {
-    let best = argmax(logits, row)?;
+    let best = target_scores(logits, sampling, row, scratch)?;
     if sampling.temperature <= 0.0 {
         return Ok(best);
     }
-    scaled(logits, sampling, best, scratch);
     // `best` survives every filter with score 0, so there is always a finite score.
     Ok(key.stream().gumbel_argmax(scratch.iter().copied()).unwrap_or(best))
+}
+
+/// The scores that a sample is drawn by, into `out`: (logit − max) / temperature, −∞ for what a filter removes. At
+/// temperature 0 `out` stays as it is. Returns the argmax.
+///
+/// # Errors
+/// As [`argmax`].
+pub fn target_scores(logits: &[f32], sampling: &Sampling, row: u32, out: &mut Vec<f64>) -> Result<u32, Fault> {
+    let best = argmax(logits, row)?;
+    if sampling.temperature > 0.0 {
+        scaled(logits, sampling, best, out);
+    }
+    Ok(best)
 }
 
 /// The target's distribution for one row after temperature and filters, as probabilities; a point mass at temperature 0.
