@@ -1,0 +1,121 @@
+//! Horizontal bars made of parts.
+
+use maud::{Markup, html};
+
+use super::scale::{Kind, Scale};
+use super::{FONT, WIDTH, clipped, px, text_width};
+
+const ROW: f64 = 22.0;
+const THICK: f64 = 14.0;
+const TOP: f64 = 6.0;
+const BOTTOM: f64 = 42.0;
+
+/// A kind of part, named in the legend above the bars.
+pub(in crate::report) struct Part {
+    /// Its name.
+    pub label: String,
+    /// Class of the style sheet that fills it.
+    pub class: &'static str,
+}
+
+/// One bar.
+pub(in crate::report) struct Bar {
+    /// Written to its left.
+    pub label: String,
+    /// One value per part, from the left.
+    pub values: Vec<f64>,
+    /// A tick across the bar at this value.
+    pub mark: Option<f64>,
+    /// Written to its right.
+    pub total: String,
+    /// What it says when pointed at.
+    pub note: String,
+}
+
+/// Bars over one axis.
+pub(in crate::report) struct Bars {
+    /// For readers who do not see it.
+    pub title: String,
+    /// What the axis measures, with its unit.
+    pub label: String,
+    /// Parts, in the order of the values.
+    pub parts: Vec<Part>,
+    /// From the top.
+    pub bars: Vec<Bar>,
+    /// Name of the tick.
+    pub mark: String,
+    /// End of the axis when it is not the longest bar.
+    pub end: Option<f64>,
+}
+
+impl Bars {
+    /// Picture with its legend, or nothing without a positive finite bar. Negative and absent parts count as 0.
+    pub fn draw(mut self) -> Option<Markup> {
+        let clean = |v: &f64| if v.is_finite() { v.max(0.0) } else { 0.0 };
+        for b in &mut self.bars {
+            b.values = b.values.iter().map(clean).collect();
+            b.mark = b.mark.filter(|m| m.is_finite());
+        }
+        let length = |b: &Bar| b.values.iter().sum::<f64>().max(b.mark.unwrap_or(0.0));
+        let longest = self.bars.iter().map(length).fold(0.0, f64::max);
+        if longest <= 0.0 {
+            return None;
+        }
+        let left = self.bars.iter().map(|b| text_width(&b.label)).fold(40.0, f64::max).min(175.0) + 10.0;
+        let right = self.bars.iter().map(|b| text_width(&b.total)).fold(4.0, f64::max).min(90.0) + 10.0;
+        let height = TOP + ROW * self.bars.len() as f64 + BOTTOM;
+        let base = height - BOTTOM;
+        let x = Scale::new(Kind::Linear, 0.0, self.end.unwrap_or(longest), left, WIDTH - right, 5);
+        Some(html! {
+            @if self.parts.len() > 1 || !self.mark.is_empty() {
+                p class="legend" {
+                    @for p in self.parts.iter().filter(|p| !p.label.is_empty()) {
+                        span { i class={ "key " (p.class) } {} (p.label) }
+                    }
+                    @if !self.mark.is_empty() { span { i class="key tickmark" {} (self.mark) } }
+                }
+            }
+            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(height)) } role="img" aria-label=(self.title) {
+                @for (v, text) in &x.ticks {
+                    line class="grid" x1=(px(x.at(*v))) x2=(px(x.at(*v))) y1=(px(TOP)) y2=(px(base)) {}
+                    text class="tick mid" x=(px(x.at(*v))) y=(px(base + 14.0)) { (text) }
+                }
+                text class="title mid" x=(px((left + WIDTH - right) / 2.0)) y=(px(height - 7.0)) { (self.label) }
+                @for (i, bar) in self.bars.iter().enumerate() {
+                    (row(bar, &self.parts, &x, TOP + ROW * i as f64 + (ROW - THICK) / 2.0, left))
+                }
+            }
+        })
+    }
+}
+
+fn row(bar: &Bar, parts: &[Part], x: &Scale, y: f64, left: f64) -> Markup {
+    let mut sum = 0.0;
+    let pieces: Vec<(f64, f64, &str)> = bar
+        .values
+        .iter()
+        .zip(parts)
+        .map(|(v, part)| {
+            let from = x.at(sum);
+            sum += v;
+            (from, x.at(sum) - from, part.class)
+        })
+        .filter(|p| p.1 > 0.05)
+        .collect();
+    let middle = y + THICK / 2.0 + 0.35 * FONT;
+    html! {
+        g {
+            @if !bar.note.is_empty() { title { (bar.note) } }
+            text class="row end" x=(px(left - 7.0)) y=(px(middle)) { (clipped(&bar.label, 176.0)) }
+            @for (from, width, class) in &pieces {
+                rect class={ "part " (class) } x=(px(*from)) y=(px(y)) width=(px(*width)) height=(px(THICK)) {}
+            }
+            @if let Some(m) = bar.mark {
+                line class="tickmark" x1=(px(x.at(m))) x2=(px(x.at(m))) y1=(px(y - 3.0)) y2=(px(y + THICK + 3.0)) {}
+            }
+            @if !bar.total.is_empty() {
+                text class="row" x=(px(x.at(sum.max(bar.mark.unwrap_or(0.0))) + 6.0)) y=(px(middle)) { (bar.total) }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Figures about accepted tokens: by budget, position, domain, and against the surrogate's own expectation.
+
+use maud::html;
+
+use super::{Section, key, name, panels};
+use crate::report::fmt::{self, finite, fixed, percent, plural, signed};
+use crate::report::model::{Entry, Group, Line};
+use crate::report::plot::{Axis, Chart, Dot, DotRow, Dots, Kind, Point, Reference, Series};
+use crate::report::stats;
+use crate::results::RequestRow;
+
+/// Observations below which an interval or a rate says too little to be drawn.
+const FEW: u64 = 10;
+
+/// τ against budget, one panel per temperature.
+pub(super) fn tau_by_budget(groups: &[Group<'_>]) -> Option<Section> {
+    let figures = panels(groups, |group| {
+        let series: Vec<Series> = group.lines.iter().filter_map(tau_line).collect();
+        let plain = group.all().find(|(_, e)| e.is_plain());
+        let budgets = || series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
+        let (lo, hi) = budgets().fold((f64::INFINITY, 0.0f64), |(lo, hi), b| (lo.min(b), hi.max(b)));
+        let references = plain
+            .and_then(|(_, e)| finite(e.cell.tau))
+            .filter(|_| hi > 0.0)
+            .map(|tau| Reference {
+                label: format!("plain decoding, {}", fixed(tau, 2)),
+                points: vec![(lo, tau), ((lo * hi).sqrt(), tau), (hi, tau)],
+            })
+            .into_iter()
+            .collect();
+        Chart {
+            title: format!("Tokens per verify step against budget, {}", group.label),
+            x: Axis { kind: Kind::Log2, ..Axis::linear("budget (nodes without the root)", &[]) },
+            y: Axis::linear("τ (tokens per verify step)", &[1.0]),
+            series,
+            references,
+        }
+        .draw()
+    })?;
+    Some(Section {
+        id: "tau",
+        title: "Accepted tokens against budget",
+        lead: groups.iter().filter_map(growth).collect::<Vec<_>>().join(" "),
+        figures,
+        note: "Bars: 95 % intervals over prompts. They share their prompts, so two overlapping bars can still differ \
+               clearly; differences given in words are paired by prompt. Marks at one budget are set side by side."
+            .to_owned(),
+    })
+}
+
+fn tau_line(line: &Line<'_>) -> Option<Series> {
+    let drafting: Vec<&Entry<'_>> = line.entries.iter().filter(|e| !e.is_plain()).collect();
+    let points: Vec<Point> = drafting
+        .iter()
+        .filter_map(|e| {
+            let tau = finite(e.cell.tau)?;
+            let ends = finite(e.cell.tau_lo).zip(finite(e.cell.tau_hi));
+            let words = fmt::interval(e.cell.tau_lo, e.cell.tau_hi, 2).map_or(String::new(), |i| format!(" ({i})"));
+            let prompts = plural(u64::from(e.cell.requests), "prompt");
+            let note = format!("{}, {}: τ {}{words}, {prompts}", line.label, e.size(), fixed(tau, 2));
+            Some(Point { x: f64::from(e.cell.budget), y: tau, ends, note, tag: String::new() })
+        })
+        .collect();
+    let capped = drafting.iter().any(|e| e.below_cap());
+    let label = if capped { format!("{} (cap)", line.label) } else { line.label.clone() };
+    (!points.is_empty()).then_some(Series { label, slot: line.slot, points, line: true, faint: false })
+}
+
+/// What more nodes brought the main policy of a panel.
+fn growth(group: &Group<'_>) -> Option<String> {
+    let main = group.main()?;
+    let drafting: Vec<Entry<'_>> = main.entries.iter().filter(|e| !e.is_plain()).copied().collect();
+    let (first, last) = (drafting.first()?, drafting.last()?);
+    if first.cell.budget == last.cell.budget {
+        return None;
+    }
+    let d = stats::difference(first.detail?, last.detail?)?;
+    Some(format!(
+        "{}: {} with {} in place of {} nodes gives {} tokens a step ({} to {}, paired over {}).",
+        group.label,
+        main.label,
+        last.cell.budget,
+        first.cell.budget,
+        signed(d.mid, 2),
+        signed(d.lo, 2),
+        signed(d.hi, 2),
+        plural(d.n as u64, "prompt"),
+    ))
+}
+
+/// Conditional acceptance by position.
+pub(super) fn by_position(groups: &[Group<'_>]) -> Option<Section> {
+    let figures = panels(groups, |group| {
+        let series: Vec<Series> = group.comparable().into_iter().filter_map(|(l, e)| position_line(l, e)).collect();
+        let deepest = series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).fold(1.0, f64::max);
+        let ticks: Vec<(f64, String)> =
+            (1..=deepest as usize).step_by(deepest as usize / 12 + 1).map(|d| (d as f64, d.to_string())).collect();
+        Chart {
+            title: format!("Conditional acceptance by position, {}", group.label),
+            x: Axis { ticks, ..Axis::linear("position in the draft", &[0.5, deepest + 0.5]) },
+            y: Axis::linear("accepted when reached (%)", &[0.0, 100.0]),
+            series,
+            references: Vec::new(),
+        }
+        .draw()
+    })?;
+    Some(Section {
+        id: "position",
+        title: "Acceptance by position",
+        lead: String::new(),
+        figures,
+        note: "How often a step that reached a position with candidates there accepted one of them; one budget per \
+               policy, the one closest to what most policies ran. Bars: 95 % binomial (Wilson), which takes steps of one \
+               response as independent and is therefore narrow. Positions reached fewer than ten times are left out."
+            .to_owned(),
+    })
+}
+
+fn position_line(line: &Line<'_>, e: Entry<'_>) -> Option<Series> {
+    let rows = e.detail?.by_depth.iter().filter(|r| r.reached >= FEW && r.accepted <= r.reached);
+    let points: Vec<Point> = rows
+        .map(|r| {
+            let share = r.accepted as f64 / r.reached as f64;
+            let ends = stats::wilson(r.accepted, r.reached).map(|(a, b)| (100.0 * a, 100.0 * b));
+            let [first, second, other] = r.by_rank;
+            let note = format!(
+                "{}, position {}: {} of {} steps; rank 0: {}, rank 1: {}, higher: {}",
+                name(line, e),
+                r.depth,
+                percent(share),
+                fmt::count(r.reached),
+                fmt::count(first),
+                fmt::count(second),
+                fmt::count(other)
+            );
+            Point { x: f64::from(r.depth), y: 100.0 * share, ends, note, tag: String::new() }
+        })
+        .collect();
+    (!points.is_empty()).then(|| Series { label: name(line, e), slot: line.slot, points, line: true, faint: false })
+}
+
+/// τ by domain: the chain, and the main policy at a common and at its largest budget.
+pub(super) fn domains(groups: &[Group<'_>]) -> Option<Section> {
+    let mut figures = Vec::new();
+    for group in groups {
+        let shown = contrasted(group);
+        let mut names: Vec<&str> = Vec::new();
+        for row in shown.iter().filter_map(|(_, e)| e.detail).flat_map(|d| &d.per_request) {
+            if !names.contains(&row.domain.as_str()) {
+                names.push(&row.domain);
+            }
+        }
+        if names.len() < 2 {
+            continue;
+        }
+        let rows = names.iter().map(|domain| DotRow {
+            label: (*domain).to_owned(),
+            dots: shown.iter().filter_map(|(l, e)| domain_dot(l, *e, domain, hollow(&shown, l, *e))).collect(),
+        });
+        let picture = Dots {
+            title: format!("Tokens per verify step by domain, {}", group.label),
+            label: "τ (tokens per verify step)".to_owned(),
+            rows: rows.collect(),
+            include: 1.0,
+        }
+        .draw();
+        if let Some(picture) = picture {
+            let labels: Vec<(usize, bool, String)> =
+                shown.iter().map(|(l, e)| (l.slot, hollow(&shown, l, *e), name(l, *e))).collect();
+            let caption = html! { (group.label) (key(&labels)) };
+            figures.push((caption, picture));
+        }
+    }
+    (!figures.is_empty()).then_some(Section {
+        id: "domains",
+        title: "Accepted tokens by domain",
+        lead: String::new(),
+        figures,
+        note: "Large marks: τ over the responses of a domain. Small dots: single responses. Bars: 95 % intervals over \
+               prompts, drawn from five prompts on; with fewer, the dots are all there is to say."
+            .to_owned(),
+    })
+}
+
+/// The cells that a domain figure sets side by side.
+fn contrasted<'g, 'a>(group: &'g Group<'a>) -> Vec<(&'g Line<'a>, Entry<'a>)> {
+    let mut shown: Vec<(&Line<'a>, Entry<'a>)> = group.chain().into_iter().collect();
+    let main = group.main();
+    if let Some(main) = main.filter(|m| m.entries.iter().all(|e| e.cell.policy != "chain")) {
+        let common = group.comparable().into_iter().find(|(l, _)| std::ptr::eq(*l, main));
+        let largest = main.entries.iter().rfind(|e| !e.is_plain()).map(|e| (main, *e));
+        for candidate in common.into_iter().chain(largest) {
+            if shown.iter().all(|(_, e)| !std::ptr::eq(e.cell, candidate.1.cell)) {
+                shown.push(candidate);
+            }
+        }
+    }
+    shown
+}
+
+/// Two budgets of one policy must not look alike: the smaller is an outline.
+fn hollow(shown: &[(&Line<'_>, Entry<'_>)], line: &Line<'_>, e: Entry<'_>) -> bool {
+    shown.iter().any(|(l, other)| std::ptr::eq(*l, line) && other.cell.budget > e.cell.budget)
+}
+
+fn domain_dot(line: &Line<'_>, e: Entry<'_>, domain: &str, hollow: bool) -> Option<Dot> {
+    let rows: Vec<&RequestRow> = e.detail?.per_request.iter().filter(|r| r.domain == domain).collect();
+    let tau = stats::tau(&rows)?;
+    let stepped = rows.iter().filter(|r| r.steps > 0);
+    Some(Dot {
+        slot: line.slot,
+        hollow,
+        mid: tau.mid,
+        ends: tau.ends.filter(|_| rows.len() >= 5),
+        behind: stepped.map(|r| r.tokens as f64 / r.steps as f64).collect(),
+        note: format!(
+            "{domain}, {}: τ {} over {}",
+            name(line, e),
+            fixed(tau.mid, 2),
+            plural(rows.len() as u64, "prompt")
+        ),
+    })
+}
+
+/// The surrogate's expectation against what was accepted.
+pub(super) fn calibration(groups: &[Group<'_>]) -> Option<Section> {
+    let figures = panels(groups, |group| {
+        let series: Vec<Series> = group.lines.iter().filter_map(phi_line).collect();
+        // The diagonal spans the expected values: beyond them it would leave the frame.
+        let expected = series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
+        let (low, top) = expected.fold((f64::INFINITY, 0.0f64), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let references = vec![Reference {
+            label: "expected = accepted".to_owned(),
+            points: vec![(low, low), ((low + top) / 2.0, (low + top) / 2.0), (top, top)],
+        }];
+        Chart {
+            title: format!("Expected against accepted draft tokens per step, {}", group.label),
+            x: Axis::linear("Φ: draft tokens per step that the drafter expects", &[]),
+            y: Axis::linear("accepted draft tokens per step", &[]),
+            series,
+            references,
+        }
+        .draw()
+    })?;
+    Some(Section {
+        id: "calibration",
+        title: "Is the drafter calibrated?",
+        lead: String::new(),
+        figures,
+        note: "Φ is the sum of the draft probabilities of all nodes of the tree. Below the dashed line the drafter \
+               promises more than the target accepts. Drafts are always made at temperature 1, so Φ does not know the \
+               target's temperature. Numbers are budgets; bars: 95 % intervals over prompts."
+            .to_owned(),
+    })
+}
+
+fn phi_line(line: &Line<'_>) -> Option<Series> {
+    let points: Vec<Point> = line
+        .entries
+        .iter()
+        .filter(|e| !e.is_plain())
+        .filter_map(|e| {
+            let (phi, accepted) = e.detail?.phi?;
+            let ends = finite(e.cell.tau_lo).zip(finite(e.cell.tau_hi)).map(|(a, b)| (a - 1.0, b - 1.0));
+            let note =
+                format!("{}: {} expected, {} accepted per step", name(line, *e), fixed(phi, 2), fixed(accepted, 2));
+            Some(Point { x: phi, y: accepted, ends, note, tag: e.cell.budget.to_string() })
+        })
+        .collect();
+    let joined = points.len() > 1;
+    (!points.is_empty()).then(|| Series {
+        label: line.label.clone(),
+        slot: line.slot,
+        points: if joined { points } else { points.into_iter().map(|p| Point { tag: String::new(), ..p }).collect() },
+        line: joined,
+        faint: false,
+    })
+}

@@ -1,0 +1,55 @@
+//! Intervals that the report derives itself: differences paired by request, means of a domain, shares.
+
+use treeline_core::metrics::{Bootstrap, Interval};
+
+use crate::results::{CellDetail, RequestRow};
+
+/// τ of some requests with its interval over requests. With one request there is a value and no interval.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Estimate {
+    /// The value.
+    pub mid: f64,
+    /// Ends of the 95 % interval.
+    pub ends: Option<(f64, f64)>,
+}
+
+/// τ (tokens per verify step, Σ tokens / Σ steps) of the requests; `None` when no request took a step.
+pub(super) fn tau(rows: &[&RequestRow]) -> Option<Estimate> {
+    let (tokens, steps) = rows.iter().fold((0u64, 0u64), |s, r| (s.0 + r.tokens, s.1 + r.steps));
+    if steps == 0 {
+        return None;
+    }
+    let parts: Vec<(f64, f64)> = rows.iter().map(|r| (r.tokens as f64, r.steps as f64)).collect();
+    let ends = Bootstrap::default().ratio(&parts).map(|i| (i.lo, i.hi));
+    Some(Estimate { mid: tokens as f64 / steps as f64, ends })
+}
+
+/// τ of `second` minus τ of `first` over the requests that both served, resampled together.
+pub(super) fn difference(first: &CellDetail, second: &CellDetail) -> Option<Interval> {
+    let pairs: Vec<[(f64, f64); 2]> = first
+        .per_request
+        .iter()
+        .filter_map(|a| second.per_request.iter().find(|b| b.id == a.id).map(|b| (a, b)))
+        .map(|(a, b)| [(a.tokens as f64, a.steps as f64), (b.tokens as f64, b.steps as f64)])
+        .collect();
+    Bootstrap::default().paired_difference(&pairs)
+}
+
+/// Wilson's 95 % interval of a share (Wilson 1927). Steps of one response are not independent, so this is a lower bound
+/// of the uncertainty.
+pub(super) fn wilson(hits: u64, trials: u64) -> Option<(f64, f64)> {
+    if trials == 0 || hits > trials {
+        return None;
+    }
+    let (n, p, z) = (trials as f64, hits as f64 / trials as f64, 1.959_964_f64);
+    let centre = p + z * z / (2.0 * n);
+    let spread = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+}
+
+/// Distinct experts that `rows` independent rows touch: E·(1 − (1 − k/E)^rows).
+pub(super) fn independent_experts(total: u32, per_token: u32, rows: f64) -> f64 {
+    let e = f64::from(total);
+    e * (1.0 - (1.0 - f64::from(per_token) / e).powf(rows))
+}
