@@ -93,6 +93,15 @@ impl Plan {
         self.end(seq, start, width, from);
     }
 
+    /// Rows that only write keys and values: `count` positions from `from` on.
+    pub fn context(&mut self, seq: usize, from: usize, count: usize) {
+        let begin = self.begin();
+        for i in from..from + count {
+            self.row(0, i, i, []);
+        }
+        self.end(seq, from, count, begin);
+    }
+
     /// What the rows of `span` see, on a layer with this sliding window.
     pub fn visible(&self, span: &Span, window: Option<usize>) -> Visible<'_> {
         Visible {

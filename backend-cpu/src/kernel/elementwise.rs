@@ -2,83 +2,157 @@
 //! depends on the row's contents alone, not on the machine's vector width.
 
 use super::arch;
+use pulp::NullaryFnOnce;
 
 const LANES: usize = 8;
 
 /// `out = x / sqrt(mean(x²) + eps) · weight`.
 pub(crate) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    arch().dispatch(
-        #[inline(always)]
-        || {
-            let mean = fold(x, |sum, x| x.mul_add(x, sum), 0.0).into_iter().sum::<f32>() / x.len() as f32;
-            let scale = 1.0 / (mean + eps).sqrt();
-            for ((out, &x), &w) in out.iter_mut().zip(x).zip(weight) {
-                *out = x * scale * w;
-            }
-        },
-    );
+    arch().dispatch(RmsNorm { x, weight, eps, out });
 }
 
 /// `out = silu(gate) · up`.
 pub(crate) fn silu_mul(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    arch().dispatch(
-        #[inline(always)]
-        || {
-            for ((out, &g), &u) in out.iter_mut().zip(gate).zip(up) {
-                *out = g / (1.0 + exp(-g)) * u;
-            }
-        },
-    );
+    arch().dispatch(SiluMul { gate, up, out });
 }
 
 /// Replaces scores by `exp(score − max)` and returns 1 / their sum. NaN anywhere gives NaN.
 pub(crate) fn softmax(x: &mut [f32]) -> f32 {
-    arch().dispatch(
-        #[inline(always)]
-        || {
-            let max = max(x);
-            for x in x.iter_mut() {
-                *x = exp(*x - max);
-            }
-            1.0 / fold(x, |sum, x| sum + x, 0.0).into_iter().sum::<f32>()
-        },
-    )
+    arch().dispatch(Softmax { x })
 }
 
 /// `out = x − log Σ exp(x)`: natural log-probabilities over the whole row. NaN anywhere makes every entry NaN.
 pub(crate) fn log_softmax(x: &[f32], out: &mut [f32]) {
-    arch().dispatch(
-        #[inline(always)]
-        || {
-            let max = max(x);
-            let sums = fold(x, |sum, x| sum + exp(x - max), 0.0);
-            let norm = max + sums.into_iter().map(f64::from).sum::<f64>().ln() as f32;
-            for (out, &x) in out.iter_mut().zip(x) {
-                *out = x - norm;
+    arch().dispatch(LogSoftmax { x, out });
+}
+
+// Each pass is a type with an `inline(always)` body and not a closure: only so is it compiled for the detected unit.
+
+struct RmsNorm<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+    out: &'a mut [f32],
+}
+
+impl NullaryFnOnce for RmsNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let mut sums = [0.0f32; LANES];
+        let (blocks, rest) = self.x.as_chunks::<LANES>();
+        for block in blocks {
+            for i in 0..LANES {
+                sums[i] += block[i] * block[i];
             }
-        },
-    );
-}
-
-#[inline(always)]
-fn max(x: &[f32]) -> f32 {
-    // `f32::max` would lose a NaN; the comparison's other branch keeps the running value, and NaN reaches the sum anyway.
-    fold(x, |m, x| if x > m { x } else { m }, f32::NEG_INFINITY).into_iter().fold(f32::NEG_INFINITY, f32::max)
-}
-
-#[inline(always)]
-fn fold(x: &[f32], f: impl Fn(f32, f32) -> f32, init: f32) -> [f32; LANES] {
-    let mut acc = [init; LANES];
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    for block in blocks {
-        for (acc, &x) in acc.iter_mut().zip(block) {
-            *acc = f(*acc, x);
+        }
+        for (i, x) in rest.iter().enumerate() {
+            sums[i] += x * x;
+        }
+        let mean = total(&sums) / self.x.len() as f32;
+        let scale = 1.0 / (mean + self.eps).sqrt();
+        for ((out, &x), &w) in self.out.iter_mut().zip(self.x).zip(self.weight) {
+            *out = x * scale * w;
         }
     }
-    for (acc, &x) in acc.iter_mut().zip(rest) {
-        *acc = f(*acc, x);
+}
+
+struct SiluMul<'a> {
+    gate: &'a [f32],
+    up: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl NullaryFnOnce for SiluMul<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for ((out, &g), &u) in self.out.iter_mut().zip(self.gate).zip(self.up) {
+            *out = g / (1.0 + exp(-g)) * u;
+        }
     }
-    acc
+}
+
+struct Softmax<'a> {
+    x: &'a mut [f32],
+}
+
+impl NullaryFnOnce for Softmax<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn call(self) -> f32 {
+        let max = max(self.x);
+        let mut sums = [0.0f32; LANES];
+        let (blocks, rest) = self.x.as_chunks_mut::<LANES>();
+        for block in blocks {
+            for i in 0..LANES {
+                block[i] = exp(block[i] - max);
+                sums[i] += block[i];
+            }
+        }
+        for (i, x) in rest.iter_mut().enumerate() {
+            *x = exp(*x - max);
+            sums[i] += *x;
+        }
+        1.0 / total(&sums)
+    }
+}
+
+struct LogSoftmax<'a> {
+    x: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl NullaryFnOnce for LogSoftmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let max = max(self.x);
+        let mut sums = [0.0f32; LANES];
+        let (blocks, rest) = self.x.as_chunks::<LANES>();
+        for block in blocks {
+            for i in 0..LANES {
+                sums[i] += exp(block[i] - max);
+            }
+        }
+        for (i, x) in rest.iter().enumerate() {
+            sums[i] += exp(x - max);
+        }
+        let norm = max + total(&sums).ln();
+        for (out, &x) in self.out.iter_mut().zip(self.x) {
+            *out = x - norm;
+        }
+    }
+}
+
+/// Largest entry; NaN is passed over here and comes back through the sum.
+#[inline(always)]
+fn max(x: &[f32]) -> f32 {
+    let mut most = [f32::NEG_INFINITY; LANES];
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    for block in blocks {
+        for i in 0..LANES {
+            most[i] = if block[i] > most[i] { block[i] } else { most[i] };
+        }
+    }
+    for (i, &x) in rest.iter().enumerate() {
+        most[i] = if x > most[i] { x } else { most[i] };
+    }
+    let mut best = most[0];
+    for m in most {
+        best = if m > best { m } else { best };
+    }
+    best
+}
+
+/// Sum of the partial results, in pairs.
+#[inline(always)]
+fn total(sums: &[f32; LANES]) -> f32 {
+    ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
 }
 
 /// e^x in f32: x = n·ln 2 + r with |r| ≤ ln 2 / 2 and a polynomial in r (relative error below 2·10⁻⁷); 0 below −87, NaN

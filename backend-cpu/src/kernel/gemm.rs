@@ -247,9 +247,8 @@ impl Indexed<'_> {
     fn tile<S: Simd, const R: usize>(&mut self, simd: S, row: usize, column: usize) -> usize {
         let lanes = S::F32_LANES;
         let width = (2 * lanes).min(self.columns - column);
-        let mut sums: [[S::f32s; 2]; R] = std::array::from_fn(|r| {
-            load_row(simd, &self.out[(row + r) * self.out_stride + column..][..width], lanes)
-        });
+        let mut sums: [[S::f32s; 2]; R] =
+            std::array::from_fn(|r| load_row(simd, &self.out[(row + r) * self.out_stride + column..][..width], lanes));
         for (a, &at) in self.index.iter().enumerate() {
             let (b, _) = S::as_simd_f32s(&self.b[at as usize * self.b_stride + column..][..2 * lanes]);
             for (r, sum) in sums.iter_mut().enumerate() {

@@ -81,9 +81,8 @@ impl<'w> Loader<'w> {
             }
         }
         let norms = c.qk_norm.then_some(["q_norm", "k_norm"]);
-        let mut norm = |i: usize| {
-            norms.map(|names| self.norm(&format!("{module}.{}", names[i]), c.head_dim, eps)).transpose()
-        };
+        let mut norm =
+            |i: usize| norms.map(|names| self.norm(&format!("{module}.{}", names[i]), c.head_dim, eps)).transpose();
         let (q_norm, k_norm) = (norm(0)?, norm(1)?);
         Ok(GqaLayer {
             heads: c.heads,
@@ -146,7 +145,8 @@ impl<'w> Loader<'w> {
         let experts: Result<Vec<Mlp>> =
             (0..c.experts).map(|e| self.mlp(&format!("{module}.experts.{e}"), hidden, c.intermediate)).collect();
         let inner = c.shared * c.intermediate;
-        let shared = (c.shared > 0).then(|| self.mlp(&format!("{module}.shared_experts"), hidden, inner)).transpose()?;
+        let shared =
+            (c.shared > 0).then(|| self.mlp(&format!("{module}.shared_experts"), hidden, inner)).transpose()?;
         Ok(MoeLayer {
             router: c.router.clone(),
             top_k: c.top_k,

@@ -73,7 +73,14 @@ impl MlaLayer {
 
         let absorbed = buffer(&mut work.query, rows * heads * latent);
         for (n, absorb) in self.absorb.iter().enumerate() {
-            absorb.apply_strided(&q[n * head..], heads * head, rows, &mut absorbed[n * latent..], heads * latent, false);
+            absorb.apply_strided(
+                &q[n * head..],
+                heads * head,
+                rows,
+                &mut absorbed[n * latent..],
+                heads * latent,
+                false,
+            );
         }
         for (to, from) in absorbed.chunks_exact_mut(latent).zip(q.chunks_exact(head)) {
             to[self.kv_lora..].copy_from_slice(&from[self.nope..]);
@@ -97,7 +104,14 @@ impl MlaLayer {
             let see = pass.plan.visible(span, pass.window);
             let view = kvs[span.seq].view(pass.layer, 0);
             let q = &absorbed[a * heads * latent..b * heads * latent];
-            attend(&mut work.attend, q, heads, view, &see, &mut mixed[a * heads * self.kv_lora..b * heads * self.kv_lora]);
+            attend(
+                &mut work.attend,
+                q,
+                heads,
+                view,
+                &see,
+                &mut mixed[a * heads * self.kv_lora..b * heads * self.kv_lora],
+            );
         }
 
         let values = buffer(&mut work.values, rows * heads * self.v);
