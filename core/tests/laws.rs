@@ -2,9 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use treeline_core::testing::{Proof, Rule, Shape};
-use treeline_core::{Error, Law, Sampling};
+use treeline_core::{Error, Law, Sampling, TreePolicy};
 
 const EXACT: f64 = 1e-12;
+
+/// A maker of fresh policies of one shape.
+fn fresh(shape: &Shape) -> impl Fn() -> Box<dyn TreePolicy> {
+    let shape = shape.clone();
+    move || Box::new(shape.clone())
+}
 
 /// Shapes of at most three levels, from a bare root to bushes with leaves at every depth.
 fn shapes() -> Vec<Shape> {
@@ -37,12 +43,13 @@ fn proofs(vocab: u32, shape: &Shape, seed: u32) -> Vec<Proof> {
 /// Asserts that no shape of at most `nodes` nodes, over no model, biases the output.
 fn lossless(rule: &Rule<'_>, vocabs: &[u32], nodes: u32) {
     for &vocab in vocabs {
-        for (seed, mut shape) in (1..).zip(shapes()) {
+        for (seed, shape) in (1..).zip(shapes()) {
             if shape.nodes() > nodes {
                 continue;
             }
             for proof in proofs(vocab, &shape, seed) {
-                let bias = proof.bias(rule, &mut shape).unwrap_or_else(|e| panic!("{e}: {shape:?} under {proof:?}"));
+                let bias =
+                    proof.bias(rule, &fresh(&shape)).unwrap_or_else(|e| panic!("{e}: {shape:?} under {proof:?}"));
                 assert!(bias < EXACT, "bias {bias:e} of {shape:?} under {proof:?}");
             }
         }
@@ -77,55 +84,55 @@ fn traversal_is_lossless() {
 fn traversal_with_replacement_is_lossless_and_accepts_less() {
     lossless(&Rule::TraversalReplaced, &[2, 3], 5);
     let proof = Proof::new(3, 5, 2, 4);
-    let accepted = |rule: &Rule<'_>| proof.accepted(rule, &mut Shape::widths(&[2, 1])).unwrap();
+    let accepted = |rule: &Rule<'_>| proof.accepted(rule, &fresh(&Shape::widths(&[2, 1]))).unwrap();
     assert!(accepted(&Rule::Law(Law::Traversal { seed: 0 })) > accepted(&Rule::TraversalReplaced) + 1e-3);
 }
 
 /// The greedy law gives the argmax path: the target at temperature 0, whatever the request asks for.
 #[test]
 fn greedy_is_the_target_at_temperature_0() {
-    for mut shape in shapes() {
+    for shape in shapes() {
         let proof = Proof { sampling: Sampling::GREEDY, ..Proof::new(4, 3, shape.depth().max(1), shape.nodes()) };
-        assert_eq!(proof.bias(&Rule::Law(Law::Greedy), &mut shape), Ok(0.0));
+        assert_eq!(proof.bias(&Rule::Law(Law::Greedy), &fresh(&shape)), Ok(0.0));
         let warm = Proof { sampling: Sampling::at(1.0), ..proof };
-        assert!(warm.bias(&Rule::Law(Law::Greedy), &mut shape).unwrap() > 0.1);
+        assert!(warm.bias(&Rule::Law(Law::Greedy), &fresh(&shape)).unwrap() > 0.1);
     }
 }
 
 /// Negative control of the proofs: a published form of traversal's update is biased, and they say so.
 #[test]
 fn the_known_biased_rule_fails_the_same_proof() {
-    let mut shape = Shape::widths(&[2, 1]);
+    let shape = Shape::widths(&[2, 1]);
     let proof = Proof::new(3, 1, 2, 4);
-    let bias = proof.bias(&Rule::BiasedTraversal, &mut shape).unwrap();
+    let bias = proof.bias(&Rule::BiasedTraversal, &fresh(&shape)).unwrap();
     assert!(bias > 1e-3, "{bias:e}");
 }
 
 /// A lattice whose rows are drawn once per level serves residual laws, but not traversal: refused, and biased if forced.
 #[test]
 fn shared_draws_bias_traversal_only() {
-    let mut shape = Shape::widths(&[2, 1]);
+    let shape = Shape::widths(&[2, 1]);
     let proof = Proof { shared_draws: true, ..Proof::new(3, 1, 2, 4) };
     for replace in [true, false] {
-        let bias = proof.bias(&Rule::Law(Law::Residual { replace, seed: 0 }), &mut shape).unwrap();
+        let bias = proof.bias(&Rule::Law(Law::Residual { replace, seed: 0 }), &fresh(&shape)).unwrap();
         assert!(bias < EXACT, "{bias:e}");
     }
-    let refused = proof.bias(&Rule::Law(Law::Traversal { seed: 0 }), &mut shape);
+    let refused = proof.bias(&Rule::Law(Law::Traversal { seed: 0 }), &fresh(&shape));
     assert!(matches!(&refused, Err(Error::Refused(why)) if why.contains("draw per node")), "{refused:?}");
-    let forced = proof.bias(&Rule::UncheckedTraversal, &mut shape).unwrap();
+    let forced = proof.bias(&Rule::UncheckedTraversal, &fresh(&shape)).unwrap();
     assert!(forced > 1e-3, "{forced:e}");
     // One parent per level: nothing is shared.
-    let mut chain = Shape::chain(3);
+    let chain = Shape::chain(3);
     let chained = Proof { shared_draws: true, ..Proof::new(3, 1, 3, 3) };
-    assert!(chained.bias(&Rule::Law(Law::Traversal { seed: 0 }), &mut chain).unwrap() < EXACT);
+    assert!(chained.bias(&Rule::Law(Law::Traversal { seed: 0 }), &fresh(&chain)).unwrap() < EXACT);
 }
 
 /// Traversal accepts at least as much as residual rejection on the same draws, and more where paths are deep.
 #[test]
 fn traversal_accepts_more_than_residual() {
-    let accepted = |rule: &Rule<'_>, mut shape: Shape| {
+    let accepted = |rule: &Rule<'_>, shape: Shape| {
         let proof = Proof::new(3, 5, shape.depth(), shape.nodes());
-        proof.accepted(rule, &mut shape).unwrap()
+        proof.accepted(rule, &fresh(&shape)).unwrap()
     };
     for shape in [Shape::chain(3), Shape::widths(&[2, 1]), Shape::widths(&[1, 2])] {
         let traversal = accepted(&Rule::Law(Law::Traversal { seed: 0 }), shape.clone());

@@ -10,6 +10,8 @@ pub(super) struct Branches {
     at: usize,
     /// Probability of the branch so far.
     pub(super) weight: f64,
+    /// A decision came out with other options than on the branch before: something beside the decisions is random.
+    pub(super) strayed: bool,
 }
 
 impl Branches {
@@ -40,7 +42,9 @@ impl Branches {
         if self.at == self.script.len() {
             self.script.push((0, possible.len()));
         }
-        let (option, p) = *possible.get(self.script[self.at].0)?;
+        let (taken, of) = self.script[self.at];
+        self.strayed |= of != possible.len();
+        let (option, p) = *possible.get(taken)?;
         self.at += 1;
         self.weight *= p;
         Some(option)

@@ -4,14 +4,18 @@
 //! Behind the feature `test-support`.
 
 mod branches;
+mod drafter;
 mod mock;
-mod parts;
 mod proof;
+mod script;
 mod shape;
 mod tiny;
+mod verifier;
 
+pub use drafter::{MockDrafter, MockDrafts};
 pub use mock::MockEngine;
-pub use parts::{MockDrafter, MockVerifier, Script};
 pub use proof::{Proof, Rule};
+pub use script::{Script, Seeded};
 pub use shape::Shape;
 pub use tiny::Tiny;
+pub use verifier::MockVerifier;

@@ -90,12 +90,13 @@ impl Proof {
     }
 
     /// The largest difference between a probability of the output and the target's own, over all sequences of
-    /// `depth + 1` tokens (what the round does not emit, the target adds). 0 up to rounding = lossless.
+    /// `depth + 1` tokens (what the round does not emit, the target adds). 0 up to rounding = lossless. `make` gives a
+    /// fresh policy for every branch.
     ///
     /// # Errors
-    /// What the round refuses: [`Error::Refused`] holds a request's fault.
-    pub fn bias(&self, rule: &Rule<'_>, policy: &mut dyn TreePolicy) -> Result<f64, Error> {
-        let output = self.output(rule, policy)?.0;
+    /// What the round refuses ([`Error::Refused`] holds a request's fault), or a policy that differs from branch to branch.
+    pub fn bias(&self, rule: &Rule<'_>, make: &dyn Fn() -> Box<dyn TreePolicy>) -> Result<f64, Error> {
+        let output = self.output(rule, make)?.0;
         let target = self.own();
         Ok(output.iter().zip(&target).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max))
     }
@@ -104,8 +105,8 @@ impl Proof {
     ///
     /// # Errors
     /// As [`Proof::bias`].
-    pub fn accepted(&self, rule: &Rule<'_>, policy: &mut dyn TreePolicy) -> Result<f64, Error> {
-        Ok(self.output(rule, policy)?.1)
+    pub fn accepted(&self, rule: &Rule<'_>, make: &dyn Fn() -> Box<dyn TreePolicy>) -> Result<f64, Error> {
+        Ok(self.output(rule, make)?.1)
     }
 
     /// The target's distribution over the next `depth + 1` tokens.
@@ -148,13 +149,16 @@ impl Proof {
     }
 
     /// The output's distribution, and E[accepted].
-    fn output(&self, rule: &Rule<'_>, policy: &mut dyn TreePolicy) -> Result<(Vec<f64>, f64), Error> {
+    fn output(&self, rule: &Rule<'_>, make: &dyn Fn() -> Box<dyn TreePolicy>) -> Result<(Vec<f64>, f64), Error> {
         let branches = RefCell::new(Branches::default());
         let (mut all, mut accepted) = (self.empty(), 0.0);
         loop {
             branches.borrow_mut().begin();
-            let (mut tokens, path) = self.round(rule, policy, &branches)?;
+            let (mut tokens, path) = self.round(rule, &mut *make(), &branches)?;
             let weight = branches.borrow().weight;
+            if branches.borrow().strayed {
+                return Err(Error::Refused("the policy's trees differ between branches with the same drafts".into()));
+            }
             accepted += weight * path as f64;
             self.extend(&mut tokens, weight, &mut all);
             if !branches.borrow_mut().advance() {

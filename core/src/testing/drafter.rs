@@ -1,88 +1,12 @@
-//! Drafter and verifier of the scripted engine.
+//! The scripted engine's drafter.
 
-use super::tiny::Tiny;
+use super::script::Script;
 use crate::batch::{Batch, Seq};
 use crate::draft::{Ask, Candidate, Conditional, DraftView, Draw, Drawn, Lattice, NodeRef, draw_row, top_ranks};
 use crate::error::{Error, Fault};
 use crate::forest::Forest;
-use crate::law::{Law, Rows, Scratch, Step, judge, settle};
-use crate::log::RoundLog;
-use crate::seams::{Drafter, Verifier};
-use crate::stream::{Key, Purpose, philox4x32};
-
-/// What the scripted engine is and what goes wrong in it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Script {
-    /// The target.
-    pub target: Tiny,
-    /// How far the drafter's logits lie from the target's; 0 = it knows them.
-    pub noise: f32,
-    /// Whether drafts depend on the path.
-    pub conditional: bool,
-    /// Seed of drawn candidates; the law's.
-    pub seed: u64,
-    /// Sequences at once.
-    pub slots: u32,
-    /// Positions per sequence.
-    pub context: u32,
-    /// Levels of the drafter: block − 1.
-    pub depth: u32,
-    /// Ranks per row.
-    pub width: u32,
-    /// Prompt tokens per call of `admit`.
-    pub chunk: usize,
-    /// The target's logits for this (request, absolute position) are NaN.
-    pub nan_target: Option<(u64, u32)>,
-    /// The drafter's row for this (request, absolute position) is NaN.
-    pub nan_draft: Option<(u64, u32)>,
-    /// Seeded fault: the accepted path is not gathered, its KV rows stay where the tree put them.
-    pub scattered: bool,
-}
-
-impl Script {
-    /// A block drafter of 7 levels that is right about half the time, four slots, room for 4096 positions.
-    #[must_use]
-    pub fn new(vocab: u32) -> Self {
-        Self {
-            target: Tiny { vocab, seed: 11, order: 3, spread: 3.0 },
-            noise: 2.0,
-            conditional: false,
-            seed: 0,
-            slots: 4,
-            context: 4096,
-            depth: 7,
-            width: vocab.min(8),
-            chunk: 5,
-            nan_target: None,
-            nan_draft: None,
-            scattered: false,
-        }
-    }
-
-    /// The target's logits of the token at `position` (behind `tokens`).
-    pub(super) fn logits(&self, request: u64, tokens: &[u32]) -> Vec<f32> {
-        if self.nan_target == Some((request, tokens.len() as u32)) {
-            return vec![f32::NAN; self.target.vocab as usize];
-        }
-        self.target.logits(tokens)
-    }
-
-    /// The drafter's log-probabilities of the token behind `tokens`, `salt` apart from other levels.
-    fn draft(&self, request: u64, tokens: &[u32], salt: u32) -> Vec<f32> {
-        if self.nan_draft == Some((request, tokens.len() as u32)) {
-            return vec![f32::NAN; self.target.vocab as usize];
-        }
-        let mut x = self.target.logits(tokens);
-        for (token, x) in (0..).zip(&mut x) {
-            let bits = philox4x32([token, tokens.len() as u32, salt, 0], [5, self.target.seed])[0];
-            *x += ((f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0) as f32) * self.noise;
-        }
-        let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f32 = x.iter().map(|x| (x - max).exp()).sum();
-        x.iter_mut().for_each(|x| *x -= max + sum.ln());
-        x
-    }
-}
+use crate::seams::Drafter;
+use crate::stream::{Key, Purpose};
 
 /// The drafter: a noisy copy of the target. As a block drafter, level `d` sees the target's own greedy guess of the levels
 /// before.
@@ -227,82 +151,6 @@ impl Drafter for MockDrafter {
                 let tokens: Vec<u32> = root.iter().copied().chain(path).collect();
                 self.expand_node(drafts, &batch.seqs[at.seq as usize], &tokens, *at, ask);
             }
-        }
-        Ok(())
-    }
-}
-
-/// The verifier: a KV cache of tokens, read through each tree's ancestor mask.
-#[derive(Debug)]
-pub struct MockVerifier {
-    pub(super) script: Script,
-    /// Token in each KV slot, by sequence slot.
-    pub(super) kv: Vec<Vec<u32>>,
-    /// Target forwards so far.
-    pub(super) calls: u64,
-}
-
-struct TreeRows(Vec<Vec<f32>>);
-
-impl Rows for TreeRows {
-    fn logits(&self, row: u32) -> &[f32] {
-        &self.0[row as usize]
-    }
-}
-
-impl Verifier for MockVerifier {
-    type Features = Vec<Vec<u32>>;
-    type Verdict = Vec<Result<Step, Fault>>;
-
-    fn verify(
-        &mut self,
-        batch: &Batch,
-        forest: &Forest,
-        drafts: &dyn DraftView,
-        law: &Law<'_>,
-    ) -> Result<Self::Verdict, Error> {
-        self.calls += 1;
-        let mut scratch = Scratch::default();
-        let verdicts = batch.iter().enumerate().map(|(at, seq)| {
-            if let Some(fault) = forest.fault(at) {
-                return Err(fault.clone());
-            }
-            let (tree, kv, start) = (forest.tree(at), &mut self.kv[seq.slot as usize], seq.start as usize);
-            kv.truncate(start);
-            kv.extend(tree.tokens());
-            let mask = tree.mask();
-            let rows = (0..tree.rows() as usize).map(|row| {
-                let seen = mask.columns(row).map(|column| kv[start + column]);
-                let tokens: Vec<u32> = kv[..start].iter().copied().chain(seen).collect();
-                self.script.logits(seq.request, &tokens)
-            });
-            let rows = TreeRows(rows.collect());
-            let walk = judge(law, at as u32, seq, tree, &rows, drafts, &mut scratch)?;
-            Ok(settle(seq, tree, &walk))
-        });
-        Ok(verdicts.collect())
-    }
-
-    fn commit(
-        &mut self,
-        batch: &Batch,
-        forest: &Forest,
-        verdict: Self::Verdict,
-        features: &mut Vec<Vec<u32>>,
-        log: &mut RoundLog,
-    ) -> Result<(), Error> {
-        for (at, (seq, result)) in batch.iter().zip(verdict).enumerate() {
-            if let Ok(step) = &result {
-                let kv = &mut self.kv[seq.slot as usize];
-                if !self.script.scattered {
-                    let tree = forest.tree(at);
-                    kv.truncate(seq.start as usize + 1);
-                    kv.extend(step.path.iter().map(|&node| tree.tokens()[node as usize]));
-                }
-                kv.truncate(seq.start as usize + 1 + step.path.len());
-                features[seq.slot as usize].clone_from(kv);
-            }
-            log.results.push(result);
         }
         Ok(())
     }
