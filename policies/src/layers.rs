@@ -16,8 +16,8 @@ pub(crate) struct Candidate {
     token: u32,
     /// Cumulative log-probability of its path.
     score: f64,
-    /// What it is chosen by: its score, never above its parent's (a probability that rounding lifts above 1 must not put
-    /// a child before its parent).
+    /// What it is chosen by: its score with the rule's discount, never above its parent's (a probability that rounding
+    /// lifts above 1 must not put a child before its parent).
     pub key: f64,
     /// Its node in the tree, once it is there.
     node: u32,
@@ -36,6 +36,12 @@ pub(crate) struct Pool {
     pub depth: u32,
     /// Waves so far.
     pub waves: u32,
+    /// Candidates with a smaller key need not enter the pool; set by rules whose trees are the best keys of all.
+    pub floor: f64,
+    /// Candidates that a rule has settled on.
+    pub kept: Vec<u32>,
+    /// A number that a rule carries from wave to wave.
+    pub value: f64,
 }
 
 impl Nodes for Pool {
@@ -67,24 +73,35 @@ impl Pool {
         self.fresh..self.items.len() as u32
     }
 
-    /// The exact order by `value` (a score per candidate, no NaN).
-    pub fn cmp_by(&self, value: impl Fn(&Candidate) -> f64, a: u32, b: u32) -> Ordering {
-        let key = |i: u32| (value(self.get(i)), Place { parent: self.parent(i), rank: self.rank(i) });
-        cmp_scored(self, key(a), key(b))
+    /// The exact order by key.
+    fn cmp(&self, a: u32, b: u32) -> Ordering {
+        let scored = |i: u32| (self.get(i).key, Place { parent: self.parent(i), rank: self.rank(i) });
+        cmp_scored(self, scored(a), scored(b))
     }
 
-    /// The `n` best of `list` by `value`, best first; the rest leaves the list. A parent that is no worse than its child
-    /// comes before it.
-    pub fn best(&self, list: &mut Vec<u32>, n: usize, value: impl Fn(&Candidate) -> f64 + Copy) {
+    /// The `n` best of `list`, best first, parents before children; the rest leaves the list.
+    pub fn best(&self, list: &mut Vec<u32>, n: usize) {
         if n == 0 {
             list.clear();
             return;
         }
         if list.len() > n {
-            list.select_nth_unstable_by(n - 1, |&a, &b| self.cmp_by(value, a, b));
+            list.select_nth_unstable_by(n - 1, |&a, &b| self.cmp(a, b));
             list.truncate(n);
         }
-        list.sort_unstable_by(|&a, &b| self.cmp_by(value, a, b));
+        list.sort_unstable_by(|&a, &b| self.cmp(a, b));
+    }
+
+    /// The budget's best candidates of the whole pool, best first, into `list`; raises the floor to the last of them.
+    pub fn best_of_all(&mut self, list: &mut Vec<u32>) {
+        list.clear();
+        list.extend(self.all());
+        let n = self.budget as usize;
+        let full = list.len() >= n;
+        self.best(list, n);
+        if full && let Some(&last) = list.last() {
+            self.floor = self.get(last).key;
+        }
     }
 }
 
@@ -93,11 +110,16 @@ pub(crate) trait Pooled {
     /// Children of an expanded node that enter the pool.
     fn width(&self, pool: &Pool) -> u32;
 
+    /// Added to the key per level; 0 or less.
+    fn discount(&self) -> f64 {
+        0.0
+    }
+
     /// Chooses what to expand next: pushes candidates that are neither expanded nor at the deepest level. None = stop.
-    fn choose(&mut self, pool: &Pool, beam: &mut Vec<u32>);
+    fn choose(&mut self, pool: &mut Pool, beam: &mut Vec<u32>);
 
     /// The final tree: pool candidates, parents before children, at most the budget.
-    fn select(&mut self, pool: &Pool, order: &mut Vec<u32>);
+    fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>);
 }
 
 #[derive(Debug, Default)]
@@ -149,7 +171,7 @@ impl Layers {
             growth.done = true;
             self.order.clear();
             if growth.pool.budget > 0 {
-                rule.select(&growth.pool, &mut self.order);
+                rule.select(&mut growth.pool, &mut self.order);
             }
             if let Err(e) = growth.write(seq, &mut self.order, forest) {
                 forest.fail(seq, Fault::Policy(e.to_string()));
@@ -167,6 +189,9 @@ impl Growth {
         pool.budget = tree.budget();
         pool.depth = tree.depth_limit().min(drafts.depth(seq as u32));
         pool.waves = 0;
+        pool.floor = f64::NEG_INFINITY;
+        pool.value = 0.0;
+        pool.kept.clear();
         pool.fresh = 1;
         pool.items.clear();
         let root =
@@ -214,9 +239,9 @@ impl Growth {
                 }
                 return true;
             }
-            self.take_in(seq, rule.width(&self.pool), drafts);
+            self.take_in(seq, rule.width(&self.pool), rule.discount(), drafts);
             self.beam.clear();
-            rule.choose(&self.pool, &mut self.beam);
+            rule.choose(&mut self.pool, &mut self.beam);
             if !self.block {
                 for k in 0..self.beam.len() {
                     if place(&mut self.pool.items, self.beam[k], forest.tree_mut(seq as usize)).is_err() {
@@ -227,7 +252,7 @@ impl Growth {
         }
     }
 
-    fn take_in(&mut self, seq: u32, width: u32, drafts: &dyn DraftView) {
+    fn take_in(&mut self, seq: u32, width: u32, discount: f64, drafts: &dyn DraftView) {
         let pool = &mut self.pool;
         pool.waves += 1;
         pool.fresh = pool.items.len() as u32;
@@ -238,18 +263,25 @@ impl Growth {
             } else {
                 drafts.children(NodeRef { seq, node, depth })
             };
-            // Not `>=`, so that NaN ends a row as −∞ does.
-            let finite = row.iter().take(width as usize).take_while(|c| c.logp > f32::NEG_INFINITY);
-            pool.items.extend(finite.zip(0..).map(|(c, rank)| Candidate {
-                parent,
-                rank,
-                depth: depth + 1,
-                token: c.token,
-                score: score + f64::from(c.logp),
-                key: key.min(score + f64::from(c.logp)),
-                node: NONE,
-                expanded: false,
-            }));
+            for (c, rank) in row.iter().take(width as usize).zip(0..) {
+                let path = score + f64::from(c.logp);
+                let key = key.min(path + discount * f64::from(depth + 1));
+                // Rows descend, so the rest of the row is no better. NaN ends a row as −∞ does.
+                if c.logp.is_nan() || c.logp == f32::NEG_INFINITY || key < pool.floor {
+                    break;
+                }
+                let place = Candidate {
+                    parent,
+                    rank,
+                    depth: depth + 1,
+                    token: c.token,
+                    score: path,
+                    key,
+                    node: NONE,
+                    expanded: false,
+                };
+                pool.items.push(place);
+            }
         }
     }
 

@@ -22,11 +22,17 @@ pub mod adaptive;
 pub mod best_first;
 pub mod chain;
 mod layers;
+pub mod opt_tree;
 mod order;
+pub mod per_request;
 pub mod registry;
 mod search;
+pub mod sequoia;
 pub mod shape;
+pub mod spec_exec;
 pub mod spine_first;
+pub mod talon;
 pub mod top_k;
 
+pub use per_request::PerRequest;
 pub use registry::{BuildError, Listing, Parameter, PolicyConfig, Registry};

@@ -45,7 +45,7 @@ impl PolicyConfig for TopKConfig {
             (Some(0), ..) => bad("width", "must be 1 or more"),
             (_, Some(0), _) => bad("depth", "must be 1 or more"),
             (Some(width), depth, None) => Ok(Box::new(TopK {
-                rule: Rule { width, depth: depth.unwrap_or(limits.depth), list: Vec::new() },
+                rule: Rule { width, depth: depth.unwrap_or(limits.depth) },
                 layers: Layers::default(),
             })),
             (None, None, Some(widths)) if widths.is_empty() || widths.contains(&0) => {
@@ -73,7 +73,6 @@ pub struct TopK {
 struct Rule {
     width: u32,
     depth: u32,
-    list: Vec<u32>,
 }
 
 impl Pooled for Rule {
@@ -81,19 +80,16 @@ impl Pooled for Rule {
         self.width
     }
 
-    fn choose(&mut self, pool: &Pool, beam: &mut Vec<u32>) {
+    fn choose(&mut self, pool: &mut Pool, beam: &mut Vec<u32>) {
         if pool.waves >= self.depth.min(pool.depth) {
             return;
         }
         beam.extend(pool.fresh());
-        pool.best(beam, self.width as usize, |c| c.key);
+        pool.best(beam, self.width as usize);
     }
 
-    fn select(&mut self, pool: &Pool, order: &mut Vec<u32>) {
-        self.list.clear();
-        self.list.extend(pool.all());
-        pool.best(&mut self.list, pool.budget as usize, |c| c.key);
-        order.extend_from_slice(&self.list);
+    fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>) {
+        pool.best_of_all(order);
     }
 }
 
