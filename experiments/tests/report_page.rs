@@ -160,6 +160,7 @@ fn the_page_of_a_quickstart_has_every_section() {
         "domains",
         "calibration",
         "experts",
+        "throughput",
         "time",
         "phases",
         "loops",

@@ -105,3 +105,11 @@ pub(super) fn listed(items: &[String]) -> String {
         [head @ .., last] => format!("{} and {last}", head.join(", ")),
     }
 }
+
+/// The text with per cent signs and intervals kept on one line.
+pub(super) fn unbroken(text: &str) -> String {
+    text.replace(" %", "\u{a0}%")
+        .replace("T = ", "T\u{a0}=\u{a0}")
+        .replace("τ ", "τ\u{a0}")
+        .replace('–', "\u{2060}–\u{2060}")
+}

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::fmt::{MISSING, finite, plural};
+use super::fmt::{self, MISSING, finite, plural};
 use super::model::{Entry, Group, groups};
 use super::plot::swatch;
 use super::{Context, answer, sections, table};
@@ -33,7 +33,7 @@ pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String 
                 main {
                     header {
                         p class="brand" { "Treeline" span { " · " (summary.experiment) } }
-                        h1 class="answer" { (unbroken(&answer(summary, details))) }
+                        h1 class="answer" { (fmt::unbroken(&answer(summary, details))) }
                         (facts(summary, &groups))
                     }
                     @if let Some(w) = &warnings { (w) }
@@ -54,11 +54,6 @@ pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String 
         }
     };
     page.into_string()
-}
-
-/// The text with per cent signs and intervals kept on one line.
-fn unbroken(text: &str) -> String {
-    text.replace(" %", "\u{a0}%").replace('–', "\u{2060}–\u{2060}")
 }
 
 /// What the answer covers: model, machine, workload, amount.
@@ -164,7 +159,7 @@ fn place(value: f64, (lo, hi): (f64, f64)) -> String {
 /// The ends of the strips' common axis.
 fn axis(range: Option<(f64, f64)>) -> Markup {
     let Some((lo, hi)) = range else { return html! {} };
-    html! { small class="ends" { span { (super::fmt::fixed(lo, 1)) } span { (super::fmt::fixed(hi, 1)) } } }
+    html! { small class="ends" { span { (fmt::fixed(lo, 1)) } span { (fmt::fixed(hi, 1)) } } }
 }
 
 /// τ and its interval on the common axis.

@@ -12,6 +12,10 @@ const HEIGHT: f64 = 310.0;
 const LEFT: f64 = 50.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
+/// Places beside each other, in the order in which they are taken.
+const STEPS: [f64; 9] = [0.0, 1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0];
+/// Words beside single marks, above which there are too many to read.
+const TAGS: usize = 14;
 
 /// An axis and what it measures.
 pub(in crate::report) struct Axis {
@@ -149,6 +153,8 @@ impl Chart {
         let shares = |a: &Series, b: &Series| {
             a.points.iter().any(|p| b.points.iter().any(|q| (x.at(p.x) - x.at(q.x)).abs() < 5.0))
         };
+        // Many series share the room of a few.
+        let step = if self.series.len() > 6 { 3.5 } else { 6.5 };
         let mut offsets = vec![0.0f64; self.series.len()];
         for i in 0..self.series.len() {
             let taken: Vec<f64> = (0..i)
@@ -157,7 +163,7 @@ impl Chart {
                 })
                 .map(|j| offsets[j])
                 .collect();
-            let free = [0.0, 6.5, -6.5, 13.0, -13.0, 19.5, -19.5].into_iter().find(|o| !taken.contains(o));
+            let free = STEPS.into_iter().map(|k| k * step).find(|o| !taken.contains(o));
             offsets[i] = free.unwrap_or(0.0);
         }
         offsets
@@ -203,7 +209,8 @@ impl Chart {
                 out.push(label("ref-name", &text, &place));
             }
         }
-        for (s, off) in zipped() {
+        let tags = self.series.iter().flat_map(|s| &s.points).filter(|p| !p.tag.is_empty()).count();
+        for (s, off) in zipped().filter(|_| tags <= TAGS) {
             for p in s.points.iter().filter(|p| !p.tag.is_empty()) {
                 if let Some(place) = placer.place(&p.tag, 0.87, &[(x.at(p.x) + off, y.at(p.y))]) {
                     out.push(label(&format!("tag s{}", s.slot), &p.tag, &place));

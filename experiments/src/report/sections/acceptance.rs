@@ -1,16 +1,13 @@
-//! Figures about accepted tokens: by budget, position, domain, and against the surrogate's own expectation.
+//! Figures about accepted tokens: by budget, by domain, and against the surrogate's own expectation.
 
 use maud::html;
 
 use super::{Section, key, name, panels};
-use crate::report::fmt::{self, finite, fixed, percent, plural, signed};
+use crate::report::fmt::{self, finite, fixed, plural, signed};
 use crate::report::model::{Entry, Group, Line};
 use crate::report::plot::{Axis, Chart, Dot, DotRow, Dots, Kind, Point, Reference, Series};
 use crate::report::stats;
 use crate::results::RequestRow;
-
-/// Observations below which an interval or a rate says too little to be drawn.
-const FEW: u64 = 10;
 
 /// τ against budget, one panel per temperature.
 pub(super) fn tau_by_budget(groups: &[Group<'_>]) -> Option<Section> {
@@ -40,7 +37,7 @@ pub(super) fn tau_by_budget(groups: &[Group<'_>]) -> Option<Section> {
     Some(Section {
         id: "tau",
         title: "Accepted tokens against budget",
-        lead: groups.iter().filter_map(growth).collect::<Vec<_>>().join(" "),
+        lead: groups.iter().filter_map(growth).collect(),
         figures,
         note: "Bars: 95 % intervals over prompts. They share their prompts, so two overlapping bars can still differ \
                clearly; differences given in words are paired by prompt. Marks at one budget are set side by side."
@@ -88,57 +85,6 @@ fn growth(group: &Group<'_>) -> Option<String> {
     ))
 }
 
-/// Conditional acceptance by position.
-pub(super) fn by_position(groups: &[Group<'_>]) -> Option<Section> {
-    let figures = panels(groups, |group| {
-        let series: Vec<Series> = group.comparable().into_iter().filter_map(|(l, e)| position_line(l, e)).collect();
-        let deepest = series.iter().flat_map(|s| s.points.iter().map(|p| p.x)).fold(1.0, f64::max);
-        let ticks: Vec<(f64, String)> =
-            (1..=deepest as usize).step_by(deepest as usize / 12 + 1).map(|d| (d as f64, d.to_string())).collect();
-        Chart {
-            title: format!("Conditional acceptance by position, {}", group.label),
-            x: Axis { ticks, ..Axis::linear("position in the draft", &[0.5, deepest + 0.5]) },
-            y: Axis::linear("accepted when reached (%)", &[0.0, 100.0]),
-            series,
-            references: Vec::new(),
-        }
-        .draw()
-    })?;
-    Some(Section {
-        id: "position",
-        title: "Acceptance by position",
-        lead: String::new(),
-        figures,
-        note: "How often a step that reached a position with candidates there accepted one of them; one budget per \
-               policy, the one closest to what most policies ran. Bars: 95 % binomial (Wilson), which takes steps of one \
-               response as independent and is therefore narrow. Positions reached fewer than ten times are left out."
-            .to_owned(),
-    })
-}
-
-fn position_line(line: &Line<'_>, e: Entry<'_>) -> Option<Series> {
-    let rows = e.detail?.by_depth.iter().filter(|r| r.reached >= FEW && r.accepted <= r.reached);
-    let points: Vec<Point> = rows
-        .map(|r| {
-            let share = r.accepted as f64 / r.reached as f64;
-            let ends = stats::wilson(r.accepted, r.reached).map(|(a, b)| (100.0 * a, 100.0 * b));
-            let [first, second, other] = r.by_rank;
-            let note = format!(
-                "{}, position {}: {} of {} steps; rank 0: {}, rank 1: {}, higher: {}",
-                name(line, e),
-                r.depth,
-                percent(share),
-                fmt::count(r.reached),
-                fmt::count(first),
-                fmt::count(second),
-                fmt::count(other)
-            );
-            Point { x: f64::from(r.depth), y: 100.0 * share, ends, note, tag: String::new() }
-        })
-        .collect();
-    (!points.is_empty()).then(|| Series { label: name(line, e), slot: line.slot, points, line: true, faint: false })
-}
-
 /// τ by domain: the chain, and the main policy at a common and at its largest budget.
 pub(super) fn domains(groups: &[Group<'_>]) -> Option<Section> {
     let mut figures = Vec::new();
@@ -174,7 +120,7 @@ pub(super) fn domains(groups: &[Group<'_>]) -> Option<Section> {
     (!figures.is_empty()).then_some(Section {
         id: "domains",
         title: "Accepted tokens by domain",
-        lead: String::new(),
+        lead: Vec::new(),
         figures,
         note: "Large marks: τ over the responses of a domain. Small dots: single responses. Bars: 95 % intervals over \
                prompts, drawn from five prompts on; with fewer, the dots are all there is to say."
@@ -245,11 +191,11 @@ pub(super) fn calibration(groups: &[Group<'_>]) -> Option<Section> {
     Some(Section {
         id: "calibration",
         title: "Is the drafter calibrated?",
-        lead: String::new(),
+        lead: Vec::new(),
         figures,
         note: "Φ is the sum of the draft probabilities of all nodes of the tree. Below the dashed line the drafter \
                promises more than the target accepts. Drafts are always made at temperature 1, so Φ does not know the \
-               target's temperature. Numbers are budgets; bars: 95 % intervals over prompts."
+               target's temperature. Numbers, where there is room, are budgets; bars: 95 % intervals over prompts."
             .to_owned(),
     })
 }

@@ -4,7 +4,7 @@ use super::{Section, name, panels};
 use crate::report::RoutedExperts;
 use crate::report::fmt::{self, finite, fixed, short};
 use crate::report::model::{Entry, Group, Line};
-use crate::report::plot::{Axis, Bar, Bars, Chart, Kind, Part, Point, Reference, Series};
+use crate::report::plot::{Axis, Chart, Kind, Point, Reference, Series};
 use crate::report::stats;
 use crate::results::{CellDetail, RowsPoint};
 
@@ -60,7 +60,7 @@ pub(super) fn experts(groups: &[Group<'_>], router: Option<RoutedExperts>) -> Op
     Some(Section {
         id: "experts",
         title: "Distinct experts against rows",
-        lead: groups.iter().filter_map(|g| overlap(g, router)).next().unwrap_or_default(),
+        lead: groups.iter().filter_map(|g| overlap(g, router)).take(1).collect(),
         figures,
         note: format!(
             "Mean number of routed experts that the rows of one step touch in one MoE layer: what a bandwidth-bound \
@@ -122,6 +122,64 @@ fn overlap(group: &Group<'_>, router: Option<RoutedExperts>) -> Option<String> {
     ))
 }
 
+/// Throughput against budget.
+pub(super) fn throughput(groups: &[Group<'_>]) -> Option<Section> {
+    let figures = panels(groups, |group| {
+        let series: Vec<Series> = group.lines.iter().filter_map(rate_line).collect();
+        let budgets = || series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
+        let (lo, hi) = budgets().fold((f64::INFINITY, 0.0f64), |(lo, hi), b| (lo.min(b), hi.max(b)));
+        let plain = group.all().find(|(_, e)| e.is_plain()).and_then(|(_, e)| finite(e.cell.tok_s));
+        let level = |rate: f64| Reference {
+            label: format!("plain decoding, {} tok/s", short(rate)),
+            points: vec![(lo, rate), ((lo * hi).sqrt(), rate), (hi, rate)],
+        };
+        Chart {
+            title: format!("Tokens per second against budget, {}", group.label),
+            x: Axis { kind: Kind::Log2, ..Axis::linear("budget (nodes without the root)", &[]) },
+            y: Axis::linear("decoded tokens per second (tok/s)", &[0.0, plain.unwrap_or(0.0)]),
+            references: plain.filter(|_| hi > 0.0).map(level).into_iter().collect(),
+            series,
+        }
+        .draw()
+    })?;
+    Some(Section {
+        id: "throughput",
+        title: "Throughput against budget",
+        lead: Vec::new(),
+        figures,
+        note: format!(
+            "Decoded tokens of all requests per second of decoding; prefill is left out. Bars: 95 % intervals.{}",
+            reservation(groups)
+        ),
+    })
+}
+
+fn rate_line(line: &Line<'_>) -> Option<Series> {
+    let drafting = line.entries.iter().filter(|e| !e.is_plain());
+    let points: Vec<Point> = drafting
+        .filter_map(|e| {
+            let rate = finite(e.cell.tok_s)?;
+            let ends = finite(e.cell.tok_s_lo).zip(finite(e.cell.tok_s_hi));
+            let times = finite(e.cell.speedup).map_or(String::new(), |s| format!(", {} times plain", fixed(s, 2)));
+            let note = format!("{}: {} tok/s{times}", name(line, *e), short(rate));
+            Some(Point { x: f64::from(e.cell.budget), y: rate, ends, note, tag: String::new() })
+        })
+        .collect();
+    (!points.is_empty()).then(|| Series {
+        label: line.label.clone(),
+        slot: line.slot,
+        points,
+        line: true,
+        faint: false,
+    })
+}
+
+/// What times measured on a CPU are not.
+fn reservation(groups: &[Group<'_>]) -> &'static str {
+    let cpu = groups.iter().flat_map(|g| g.all()).any(|(_, e)| e.cell.backend == "cpu");
+    if cpu { " A CPU's time is no prediction of a GPU's." } else { "" }
+}
+
 /// Step time against rows.
 pub(super) fn step_time(groups: &[Group<'_>]) -> Option<Section> {
     let figures = panels(groups, |group| {
@@ -148,17 +206,16 @@ pub(super) fn step_time(groups: &[Group<'_>]) -> Option<Section> {
             sources.push(s.clone());
         }
     }
-    let cpu = groups.iter().flat_map(|g| g.all()).any(|(_, e)| e.cell.backend == "cpu");
-    let warning = if cpu { " A CPU's time is no prediction of a GPU's." } else { "" };
     Some(Section {
         id: "time",
         title: "Step time against rows",
-        lead: String::new(),
+        lead: Vec::new(),
         figures,
         note: format!(
             "Large marks: mean of a cell at its mean rows, with the 95 % interval. Small dots: mean at one row count. \
-             Prefill is left out. Source of the times: {}.{warning}",
-            fmt::listed(&sources)
+             Prefill is left out. Source of the times: {}.{}",
+            fmt::listed(&sources),
+            reservation(groups)
         ),
     })
 }
@@ -203,49 +260,4 @@ fn mean_rows(e: Entry<'_>) -> Option<f64> {
         return Some(rows / steps).filter(|r| *r > 0.0);
     }
     finite(e.cell.rows_mean).map(|r| r * f64::from(e.cell.concurrency.max(1))).filter(|r| *r > 0.0)
-}
-
-/// Classes of the phases' colours, in order.
-const PHASES: [&str; 8] = ["ph0", "ph1", "ph2", "ph3", "ph4", "ph5", "ph6", "ph7"];
-
-/// Step time by phase.
-pub(super) fn phases(groups: &[Group<'_>]) -> Option<Section> {
-    let mut names: Vec<&str> = Vec::new();
-    for (phase, ms) in groups.iter().flat_map(|g| g.all()).filter_map(|(_, e)| e.detail).flat_map(|d| &d.phases) {
-        if *ms > 0.0 && !names.contains(&phase.as_str()) {
-            names.push(phase);
-        }
-    }
-    let figures = panels(groups, |group| {
-        let bars = group.all().filter_map(|(line, e)| {
-            let phases = &e.detail?.phases;
-            let value = |n: &&str| phases.iter().filter(|(p, v)| p == n && v.is_finite()).map(|p| p.1).sum::<f64>();
-            let values: Vec<f64> = names.iter().map(value).collect();
-            let total: f64 = values.iter().sum();
-            let parts: Vec<String> = phases.iter().map(|(p, v)| format!("{p} {} ms", short(*v))).collect();
-            let label = name(line, e);
-            let note = format!("{label}: {}", parts.join(", "));
-            (total > 0.0).then(|| Bar { label, values, mark: None, total: format!("{} ms", short(total)), note })
-        });
-        Bars {
-            title: format!("Step time by phase, {}", group.label),
-            label: "mean time of a decode step (ms)".to_owned(),
-            parts: names
-                .iter()
-                .enumerate()
-                .map(|(i, n)| Part { label: (*n).to_owned(), class: PHASES[i % PHASES.len()] })
-                .collect(),
-            bars: bars.collect(),
-            mark: String::new(),
-            end: None,
-        }
-        .draw()
-    })?;
-    Some(Section {
-        id: "phases",
-        title: "Where a step's time goes",
-        lead: String::new(),
-        figures,
-        note: "Mean per decode step; prefill is left out.".to_owned(),
-    })
 }

@@ -48,7 +48,7 @@ pub(super) fn waterfall(groups: &[Group<'_>]) -> Option<Section> {
     Some(Section {
         id: "waterfall",
         title: "Where tokens are lost",
-        lead: groups.iter().filter_map(largest_loss).collect::<Vec<_>>().join(" "),
+        lead: groups.iter().filter_map(largest_loss).collect(),
         figures,
         note: "A bar ends where the drafter's depth or the response ends. The blue part ends at τ. Behind it, positions \
                that were lost: a tree of this budget that takes ranks in order could have held them, but the policy took \
@@ -113,13 +113,7 @@ pub(super) fn loops(groups: &[Group<'_>]) -> Option<Section> {
         shares.all(|s| Some(s) == first)
     };
     let figures = groups.iter().filter(|g| !constant(g)).filter_map(|g| loop_bars(g).map(|m| (caption(g), m)));
-    Some(Section {
-        id: "loops",
-        title: "Responses that end in a loop",
-        lead: lines.join(" "),
-        figures: figures.collect(),
-        note,
-    })
+    Some(Section { id: "loops", title: "Responses that end in a loop", lead: lines, figures: figures.collect(), note })
 }
 
 fn caption(group: &Group<'_>) -> maud::Markup {

@@ -4,9 +4,12 @@ mod about;
 mod acceptance;
 mod cost;
 mod losses;
+mod phases;
+mod position;
 
 use maud::{Markup, html};
 
+use super::fmt;
 use super::model::{Entry, Group, Line};
 use super::plot::swatch;
 
@@ -18,8 +21,8 @@ pub(super) struct Section {
     pub id: &'static str,
     /// Heading.
     pub title: &'static str,
-    /// What the figures say, in words.
-    pub lead: String,
+    /// What the figures say, in words: a paragraph each.
+    pub lead: Vec<String>,
     /// Caption and picture.
     pub figures: Vec<(Markup, Markup)>,
     /// How to read them.
@@ -30,13 +33,14 @@ pub(super) struct Section {
 pub(super) fn all(groups: &[Group<'_>], experts: Option<super::RoutedExperts>) -> Vec<Section> {
     [
         acceptance::tau_by_budget(groups),
-        acceptance::by_position(groups),
+        position::by_position(groups),
         losses::waterfall(groups),
         acceptance::domains(groups),
         acceptance::calibration(groups),
         cost::experts(groups, experts),
+        cost::throughput(groups),
         cost::step_time(groups),
-        cost::phases(groups),
+        phases::phases(groups),
         losses::loops(groups),
     ]
     .into_iter()
@@ -50,13 +54,13 @@ impl Section {
         html! {
             section id=(self.id) {
                 h2 { (self.title) }
-                @if !self.lead.is_empty() { p { (self.lead) } }
+                @for text in &self.lead { p { (fmt::unbroken(text)) } }
                 div class="figures" {
                     @for (caption, picture) in &self.figures {
                         figure { figcaption { (caption) } (picture) }
                     }
                 }
-                @if !self.note.is_empty() { p class="note" { (self.note) } }
+                @if !self.note.is_empty() { p class="note" { (fmt::unbroken(&self.note)) } }
             }
         }
     }
