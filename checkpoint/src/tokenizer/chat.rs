@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minijinja::value::{Kwargs, Value as Jinja};
+use minijinja::value::{Kwargs, Value as Jinja, ValueKind};
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +53,8 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     /// `bos_token` and its like, which templates write out.
     tokens: BTreeMap<String, String>,
+    /// Whether the template asks for today's date.
+    dated: bool,
 }
 
 impl ChatTemplate {
@@ -103,6 +105,7 @@ impl ChatTemplate {
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_fuel(Some(FUEL));
+        environment.set_formatter(python_format);
         environment.add_filter("tojson", tojson);
         environment.add_function(
             "raise_exception",
@@ -110,15 +113,22 @@ impl ChatTemplate {
                 Err(minijinja::Error::new(ErrorKind::InvalidOperation, format!("the template refuses: {message}")))
             },
         );
+        let dated = source.contains("strftime_now");
         environment.add_template_owned("chat", source).map_err(|e| fail(path, chain(&e)))?;
-        Ok(Self { path: path.to_owned(), environment, tokens })
+        Ok(Self { path: path.to_owned(), environment, tokens, dated })
     }
 
     /// The prompt of a conversation. Encode it with `special = false`: templates write their special tokens themselves.
     ///
     /// # Errors
-    /// The template refuses the conversation, uses something that is not known here (such as today's date), or does not end.
+    /// The template refuses the conversation, asks for today's date where [`Prompt::variables`] has no `date_string`, uses
+    /// something that is not known here, or does not end.
     pub fn render(&self, messages: &[Message], prompt: &Prompt) -> Result<String> {
+        if self.dated && !prompt.variables.contains_key("date_string") {
+            let problem =
+                "writes today's date into the prompt: set the variable `date_string`, so that a run can be repeated";
+            return Err(fail(&self.path, problem));
+        }
         let mut variables: BTreeMap<&str, Jinja> = BTreeMap::new();
         variables.extend(self.tokens.iter().map(|(k, v)| (k.as_str(), Jinja::from(v.as_str()))));
         variables.insert("messages", Jinja::from_serialize(messages));
@@ -148,6 +158,21 @@ fn chain(error: &minijinja::Error) -> String {
         cause = e.source();
     }
     text
+}
+
+/// Writes a value as Python's Jinja does: `None`, `True` and `False` differ from Rust's.
+fn python_format(
+    out: &mut minijinja::Output<'_>,
+    state: &minijinja::State<'_, '_>,
+    value: &Jinja,
+) -> std::result::Result<(), minijinja::Error> {
+    let word = match (value.kind(), value.is_true()) {
+        (ValueKind::None, _) => "None",
+        (ValueKind::Bool, true) => "True",
+        (ValueKind::Bool, false) => "False",
+        _ => return minijinja::escape_formatter(out, state, value),
+    };
+    out.write_str(word).map_err(|_| minijinja::Error::new(ErrorKind::WriteFailure, "the prompt could not be written"))
 }
 
 /// transformers' `tojson`: Python's `json.dumps` without ASCII escapes; Jinja's own would escape HTML.

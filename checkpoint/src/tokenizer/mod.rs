@@ -72,6 +72,7 @@ impl Tokenizer {
         if size == 0 {
             return Err(fail(path, "has no tokens"));
         }
+        special::check_added(bytes, path, |token| inner.token_to_id(token))?;
         Ok(Self { path: path.to_owned(), inner, size, eos: Vec::new() })
     }
 

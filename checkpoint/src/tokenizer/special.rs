@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Tokenizer, fail};
@@ -55,4 +56,34 @@ pub(super) fn eos(dir: &Path, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     ids.sort_unstable();
     ids.dedup();
     Ok(ids)
+}
+
+#[derive(Deserialize)]
+struct AddedTokens {
+    #[serde(default)]
+    added_tokens: Vec<AddedToken>,
+}
+
+#[derive(Deserialize)]
+struct AddedToken {
+    id: u32,
+    content: String,
+}
+
+/// Checks that every added token got the id that the file gives it: the library numbers them itself, in the order of the file.
+pub(super) fn check_added(bytes: &[u8], path: &Path, id: impl Fn(&str) -> Option<u32>) -> Result<()> {
+    let file: AddedTokens =
+        serde_json::from_slice(bytes).map_err(|source| Error::Json { path: path.to_owned(), source })?;
+    for token in file.added_tokens {
+        let got = id(&token.content);
+        if got != Some(token.id) {
+            let got = got.map_or("none".to_owned(), |id| id.to_string());
+            let problem = format!(
+                "added token `{}` has id {}, but its place in the file gives it {got}: number added tokens on from the vocabulary",
+                token.content, token.id
+            );
+            return Err(fail(path, problem));
+        }
+    }
+    Ok(())
 }
