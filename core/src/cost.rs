@@ -129,7 +129,7 @@ mod tests {
 
     /// Public fault 44: a flat or empty cost table pins the choice, so it is refused.
     #[test]
-    fn bad_curves_are_refused() {
+    fn fault_44_flat_and_empty_curves_are_refused() {
         let bad = |rows: &[u32], ms: &[f64]| CostCurve::new(rows.to_vec(), ms.to_vec()).unwrap_err();
         assert_eq!(bad(&[], &[]), CurveError::Length { rows: 0, ms: 0 });
         assert_eq!(bad(&[1, 2], &[3.0, 3.0]), CurveError::Flat);

@@ -73,7 +73,7 @@ impl Stream {
     /// A uniform number in (0, 1) for `token`: (x + ½)·2⁻³², never 0 or 1.
     #[must_use]
     pub fn uniform(&self, token: u32) -> f64 {
-        to_unit(self.block(token / 4)[token as usize % 4])
+        unit(self.block(token / 4)[token as usize % 4])
     }
 
     /// argmax over tokens of `score(token) + Gumbel noise`, tokens with score −∞ left out; ties go to the smaller id. This
@@ -101,9 +101,10 @@ impl Stream {
     }
 }
 
-/// 32 random bits as a number in (0, 1).
+/// 32 random bits as a number in (0, 1): (x + ½)·2⁻³², never 0 or 1.
 #[inline]
-fn to_unit(bits: u32) -> f64 {
+#[must_use]
+pub fn unit(bits: u32) -> f64 {
     (f64::from(bits) + 0.5) * (1.0 / 4_294_967_296.0)
 }
 
@@ -111,7 +112,7 @@ fn to_unit(bits: u32) -> f64 {
 #[inline]
 #[must_use]
 pub fn gumbel(bits: u32) -> f64 {
-    -(-to_unit(bits).ln()).ln()
+    -(-unit(bits).ln()).ln()
 }
 
 /// Philox4x32 with ten rounds.

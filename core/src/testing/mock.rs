@@ -97,7 +97,7 @@ impl Engine for MockEngine {
             return Ok(Admit::More);
         }
         self.features[at].clone_from(kv);
-        let logits = script.logits(request.id, &self.verifier.kv[at]);
+        let logits = script.logits(request.id, &self.verifier.kv[at], next as u32 - 1);
         match first_token(law, request, &logits, &mut Scratch::default()) {
             Ok(root) => Ok(Admit::Done { root, start: next as u32 }),
             Err(fault) => {
@@ -108,10 +108,10 @@ impl Engine for MockEngine {
     }
 
     fn release(&mut self, slot: u32) {
+        self.taken[slot as usize] = None;
         if self.verifier.script.seeded == Seeded::Leak {
             return;
         }
-        self.taken[slot as usize] = None;
         self.verifier.kv[slot as usize].clear();
         self.features[slot as usize].clear();
     }

@@ -5,6 +5,7 @@
 
 mod branches;
 mod drafter;
+mod enumerated;
 mod mock;
 mod proof;
 mod script;

@@ -32,24 +32,37 @@ pub struct Script {
     pub seeded: Seeded,
 }
 
-/// Faults that the scripted engine can have, for negative controls.
+/// Faults that the scripted engine can have, for negative controls: each turns the test of its number in the list of
+/// public faults red.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seeded {
     /// None.
     Nothing,
-    /// The accepted path is not gathered, its KV rows stay where the tree put them.
-    Scattered,
-    /// No mask inside the tree: a row sees every row before it.
+    /// 2: a NaN row of the drafter counts as a row of zeros.
+    NanDraft,
+    /// 4: a shorter request of a batch sees token 0 beyond its length.
+    Padded,
+    /// 7: a NaN row of the target counts as token 0.
+    NanIsZero,
+    /// 8: a row's position is its slot, not its depth.
+    SlotPositions,
+    /// 10: the root is not counted, so each node is judged by the next node's row.
+    OffByOne,
+    /// 15: a row's mask is one word of 32 bits.
+    Bits32,
+    /// 16: every tree of a batch is taken to have the first one's rows.
+    Stride,
+    /// 17: no mask inside the tree: a row sees every row before it.
     Causal,
+    /// 21: every request gets the bonus of the first.
+    BonusStride,
+    /// 23: requests with a temperature are judged by argmax.
+    Greedy,
     /// Residual draws use the key of the draft draws.
     OneKey,
-    /// Requests with a temperature are judged by argmax.
-    Greedy,
-    /// A NaN row counts as token 0.
-    NanIsZero,
-    /// Tree rows beyond the 32nd bit of the mask see what bit `n − 32` says.
-    Bits32,
-    /// The KV of a finished request is not freed.
+    /// 26: the accepted path is not gathered, its KV rows stay where the tree put them.
+    Scattered,
+    /// 28: the rows of a finished request are not freed.
     Leak,
 }
 
@@ -73,18 +86,19 @@ impl Script {
         }
     }
 
-    /// The target's logits of the token at `position` (behind `tokens`).
-    pub(super) fn logits(&self, request: u64, tokens: &[u32]) -> Vec<f32> {
+    /// The target's logits behind `tokens`, the last of which stands at `position`.
+    pub(super) fn logits(&self, request: u64, tokens: &[u32], position: u32) -> Vec<f32> {
         if self.nan_target == Some((request, tokens.len() as u32)) {
             return vec![f32::NAN; self.target.vocab as usize];
         }
-        self.target.logits(tokens)
+        self.target.logits_at(tokens, position + 1)
     }
 
     /// The drafter's log-probabilities of the token behind `tokens`, `salt` apart from other levels.
     pub(super) fn draft(&self, request: u64, tokens: &[u32], salt: u32) -> Vec<f32> {
         if self.nan_draft == Some((request, tokens.len() as u32)) {
-            return vec![f32::NAN; self.target.vocab as usize];
+            let x = if self.seeded == Seeded::NanDraft { 0.0 } else { f32::NAN };
+            return vec![x; self.target.vocab as usize];
         }
         let mut x = self.target.logits(tokens);
         for (token, x) in (0..).zip(&mut x) {

@@ -2,7 +2,7 @@
 
 use crate::stream::philox4x32;
 
-/// Logits as a function of the last `order` tokens, drawn once and for all by a hash.
+/// Logits as a function of the last `order` tokens and the position (by fives), drawn once and for all by a hash.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tiny {
     /// Tokens.
@@ -19,7 +19,14 @@ impl Tiny {
     /// Logits (vocabulary long) of the token behind `context`.
     #[must_use]
     pub fn logits(&self, context: &[u32]) -> Vec<f32> {
-        let mut state = [self.seed, 0, 0, 0];
+        self.logits_at(context, context.len() as u32)
+    }
+
+    /// The same for a token that is told another position than the length of its context: what an engine computes that
+    /// takes a row's slot for its position.
+    #[must_use]
+    pub fn logits_at(&self, context: &[u32], position: u32) -> Vec<f32> {
+        let mut state = [self.seed, 0, position % 5, 0];
         for &token in &context[context.len().saturating_sub(self.order)..] {
             state[1] = token;
             state = philox4x32(state, [0x7_1E5, 0]);

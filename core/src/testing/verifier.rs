@@ -8,6 +8,7 @@ use crate::forest::Forest;
 use crate::law::chance::{Chance, Keyed, Site};
 use crate::law::{Case, Law, Rows, Scratch, Step, Walk, judge, judge_by, settle};
 use crate::log::RoundLog;
+use crate::mask::AncestorMask;
 use crate::seams::Verifier;
 use crate::stream::Purpose;
 
@@ -55,11 +56,48 @@ pub struct MockVerifier {
     pub(super) calls: u64,
 }
 
-struct TreeRows(Vec<Vec<f32>>);
+/// The rows of one tree within those of the whole pass.
+struct TreeRows<'a> {
+    all: &'a [Vec<f32>],
+    first: usize,
+}
 
-impl Rows for TreeRows {
+impl Rows for TreeRows<'_> {
     fn logits(&self, row: u32) -> &[f32] {
-        &self.0[row as usize]
+        &self.all[(self.first + row as usize) % self.all.len()]
+    }
+}
+
+impl MockVerifier {
+    /// One forward over the rows of all trees: puts their tokens behind the cache and gives each row's logits.
+    fn forward(&mut self, batch: &Batch, forest: &Forest) -> Vec<Vec<f32>> {
+        let longest = batch.iter().map(|s| s.start).max().unwrap_or(0) as usize;
+        let mut mask = AncestorMask::default();
+        let mut all = Vec::new();
+        for (seq, tree) in batch.iter().zip(forest.trees()) {
+            let (kv, start) = (&mut self.kv[seq.slot as usize], seq.start as usize);
+            kv.truncate(start);
+            kv.extend(tree.tokens());
+            mask.rebuild(tree.parents());
+            for row in 0..tree.rows() as usize {
+                let seen: Vec<usize> = match self.script.seeded {
+                    Seeded::Causal => (0..=row).collect(),
+                    Seeded::Bits32 => (0..=row).filter(|&c| mask.sees(row, c % 32)).collect(),
+                    _ => mask.columns(row).collect(),
+                };
+                let mut tokens = kv[..start].to_vec();
+                if self.script.seeded == Seeded::Padded {
+                    tokens.resize(longest, 0);
+                }
+                tokens.extend(seen.into_iter().map(|column| kv[start + column]));
+                let place = match self.script.seeded {
+                    Seeded::SlotPositions => row as u32,
+                    _ => tree.depths()[row],
+                };
+                all.push(self.script.logits(seq.request, &tokens, seq.start + place));
+            }
+        }
+        all
     }
 }
 
@@ -75,28 +113,27 @@ impl Verifier for MockVerifier {
         law: &Law<'_>,
     ) -> Result<Self::Verdict, Error> {
         self.calls += 1;
+        let seeded = self.script.seeded;
+        let all = self.forward(batch, forest);
         let mut scratch = Scratch::default();
-        let verdicts = batch.iter().enumerate().map(|(at, seq)| {
+        let (mut first, mut bonus) = (0, None);
+        let verdicts = batch.iter().zip(forest.trees()).enumerate().map(|(at, (seq, tree))| {
+            let own = match seeded {
+                Seeded::Stride => at * forest.tree(0).rows() as usize,
+                Seeded::OffByOne => first + 1,
+                _ => first,
+            };
+            first += tree.rows() as usize;
             if let Some(fault) = forest.fault(at) {
                 return Err(fault.clone());
             }
-            let (tree, kv, start) = (forest.tree(at), &mut self.kv[seq.slot as usize], seq.start as usize);
-            kv.truncate(start);
-            kv.extend(tree.tokens());
-            let mask = tree.mask();
-            let rows = (0..tree.rows() as usize).map(|row| {
-                let seen: Vec<usize> = match self.script.seeded {
-                    Seeded::Causal => (0..=row).collect(),
-                    Seeded::Bits32 => (0..=row).filter(|&c| mask.sees(row, c % 32)).collect(),
-                    _ => mask.columns(row).collect(),
-                };
-                let tokens: Vec<u32> =
-                    kv[..start].iter().copied().chain(seen.into_iter().map(|column| kv[start + column])).collect();
-                self.script.logits(seq.request, &tokens)
-            });
-            let rows = TreeRows(rows.collect());
+            let rows = TreeRows { all: &all, first: own };
             let case = Case { at: at as u32, seq, tree, rows: &rows, drafts };
-            let walk = judge_script(self.script.seeded, law, &case, &mut scratch)?;
+            let mut walk = judge_script(seeded, law, &case, &mut scratch)?;
+            let first_bonus = *bonus.get_or_insert(walk.bonus);
+            if seeded == Seeded::BonusStride {
+                walk.bonus = first_bonus;
+            }
             Ok(settle(seq, tree, &walk))
         });
         Ok(verdicts.collect())
