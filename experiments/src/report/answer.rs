@@ -96,14 +96,16 @@ fn against(chain: Entry<'_>, best: Entry<'_>) -> String {
     let mut text = format!(", against {} for the {}-node chain{ends}", fixed(tau, 2), chain.cell.budget);
     let paired = chain.detail.zip(best.detail).and_then(|(a, b)| stats::difference(a, b));
     if let Some(d) = paired {
-        let size = best.size();
-        let ends = format!("{} to {}", fmt::signed(d.lo, 2), fmt::signed(d.hi, 2));
-        let clear = if d.lo <= 0.0 && d.hi >= 0.0 { ", which does not exclude zero" } else { "" };
-        text.push_str(&format!(
-            "; on the same prompts, {size} change{} τ by {} (95 % {ends}{clear})",
-            if best.cell.budget == 1 { "s" } else { "" },
-            fmt::signed(d.mid, 2)
-        ));
+        let (size, s) = (best.size(), if best.cell.budget == 1 { "s" } else { "" });
+        let [mid, lo, hi] = [d.mid, d.lo, d.hi].map(|v| fixed(v.abs(), 2));
+        text.push_str(&if d.lo > 0.0 {
+            format!("; on the same prompts, {size} commit{s} {mid} tokens more than the chain (95 % {lo} to {hi})")
+        } else if d.hi < 0.0 {
+            format!("; on the same prompts, {size} commit{s} {mid} tokens fewer than the chain (95 % {hi} to {lo})")
+        } else {
+            let [mid, lo, hi] = [d.mid, d.lo, d.hi].map(|v| fmt::signed(v, 2));
+            format!("; on the same prompts, the difference of {mid} ({size}, 95 % {lo} to {hi}) may be chance")
+        });
     }
     text
 }

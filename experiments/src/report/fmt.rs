@@ -113,3 +113,31 @@ pub(super) fn unbroken(text: &str) -> String {
         .replace("τ ", "τ\u{a0}")
         .replace('–', "\u{2060}–\u{2060}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_a_reader_needs() {
+        let shown: Vec<String> =
+            [0.0, 1e-9, 0.0123, 0.5, 7.126, 42.31, 142.0, 1234.4, 73_123.9, 9.87e17, -0.3].map(short).into();
+        let expected = ["0", "1.00e−9", "0.0123", "0.50", "7.13", "42.3", "142", "1234", "73,124", "9.87e17", "−0.30"];
+        assert_eq!(shown, expected);
+        assert_eq!([fixed(-0.001, 2), fixed(2.346, 2), fixed(f64::NAN, 2)], ["0.00", "2.35", "–"]);
+        assert_eq!([signed(0.4, 2), signed(-0.4, 2), signed(0.0, 1)], ["+0.40", "−0.40", "+0.0"]);
+        assert_eq!([percent(0.0), percent(0.004), percent(0.35)], ["0 %", "0.4 %", "35 %"]);
+        assert_eq!([count(999), count(1_000), count(u64::MAX)], ["999", "1,000", "9,223,372,036,854,775,807"]);
+        assert_eq!([temperature(0.0), temperature(0.7), temperature(1.0)], ["0", "0.7", "1"]);
+        assert_eq!(interval(Some(1.0), None, 2), None);
+    }
+
+    #[test]
+    fn lists_read_like_lists() {
+        let items: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+        assert_eq!(
+            [listed(&items), listed(&items[..2]), listed(&items[..1]), listed(&[])],
+            ["a, b and c", "a and b", "a", ""]
+        );
+    }
+}

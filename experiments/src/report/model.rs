@@ -76,16 +76,18 @@ impl<'a> Group<'a> {
         self.lines.iter().flat_map(|line| line.entries.iter().map(move |e| (line, *e)))
     }
 
-    /// The line with the most budgets; of equals the one with the highest τ.
+    /// The line that a report is about: the one with the most budgets, of equals the one with the highest τ. A chain only
+    /// where there is nothing else: it is what trees are compared with.
     pub fn main(&self) -> Option<&Line<'a>> {
         let rank = |line: &Line<'_>| {
             let taus: Vec<f64> = line.entries.iter().filter_map(|e| fmt::finite(e.cell.tau)).collect();
-            (taus.len(), taus.iter().copied().fold(0.0, f64::max))
+            let tree = line.entries.iter().any(|e| e.cell.policy != "chain");
+            (tree && !taus.is_empty(), taus.len(), taus.iter().copied().fold(0.0, f64::max))
         };
-        let mut best: Option<(&Line<'a>, (usize, f64))> = None;
+        let mut best: Option<(&Line<'a>, (bool, usize, f64))> = None;
         for line in self.lines.iter().filter(|l| l.entries.iter().any(|e| !e.is_plain())) {
             let r = rank(line);
-            if r.0 > 0 && best.as_ref().is_none_or(|(_, b)| r.0 > b.0 || (r.0 == b.0 && r.1 > b.1)) {
+            if r.1 > 0 && best.as_ref().is_none_or(|(_, b)| r > *b) {
                 best = Some((line, r));
             }
         }

@@ -53,3 +53,36 @@ pub(super) fn independent_experts(total: u32, per_token: u32, rows: f64) -> f64 
     let e = f64::from(total);
     e * (1.0 - (1.0 - f64::from(per_token) / e).powf(rows))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values that the public model has: 384 experts, top-8.
+    #[test]
+    fn independent_rows_touch_the_known_numbers() {
+        for (rows, touched) in [(1.0, 8.0), (8.0, 60.0), (16.0, 110.0), (17.0, 116.0), (33.0, 192.0), (65.0, 286.0)] {
+            assert!((independent_experts(384, 8, rows) - touched).abs() < 0.6, "{rows}");
+        }
+    }
+
+    #[test]
+    fn wilson_has_its_textbook_values() {
+        let (lo, hi) = wilson(8, 10).unwrap();
+        assert!((lo - 0.4902).abs() < 1e-4 && (hi - 0.9433).abs() < 1e-4, "{lo} {hi}");
+        let (lo, hi) = wilson(0, 10).unwrap();
+        assert!(lo == 0.0 && (hi - 0.2775).abs() < 1e-4, "{lo} {hi}");
+        assert_eq!((wilson(0, 0), wilson(3, 2)), (None, None));
+    }
+
+    #[test]
+    fn tau_is_a_ratio_of_sums() {
+        let row = |steps, tokens| RequestRow { id: 0, domain: String::new(), steps, tokens, ms: None, looped: None };
+        let rows = [row(10, 30), row(40, 60), row(0, 0)];
+        let got = tau(&rows.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(got.mid, 90.0 / 50.0);
+        assert!(got.ends.is_some());
+        assert!(tau(&[&rows[0]]).unwrap().ends.is_none());
+        assert!(tau(&[&rows[2]]).is_none());
+    }
+}

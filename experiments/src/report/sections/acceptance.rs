@@ -175,6 +175,8 @@ pub(super) fn calibration(groups: &[Group<'_>]) -> Option<Section> {
         // The diagonal spans the expected values: beyond them it would leave the frame.
         let expected = series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
         let (low, top) = expected.fold((f64::INFINITY, 0.0f64), |(lo, hi), v| (lo.min(v), hi.max(v)));
+        // A single cell still has a diagonal to be judged by.
+        let (low, top) = (0.92 * low, 1.03 * top);
         let references = vec![Reference {
             label: "expected = accepted".to_owned(),
             points: vec![(low, low), ((low + top) / 2.0, (low + top) / 2.0), (top, top)],

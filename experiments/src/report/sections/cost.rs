@@ -34,15 +34,15 @@ pub(super) fn experts(groups: &[Group<'_>], router: Option<RoutedExperts>) -> Op
     let figures = panels(groups, |group| {
         let series: Vec<Series> = group.lines.iter().filter_map(expert_line).collect();
         let rows = || series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
-        let (lo, hi) = rows().fold((f64::INFINITY, 0.0f64), |(lo, hi), r| (lo.min(r), hi.max(r)));
+        let hi = rows().fold(0.0, f64::max);
         // The curve is shown whole unless that would press the data to the floor.
         let most = series.iter().flat_map(|s| s.points.iter().map(|p| p.y)).fold(0.0, f64::max);
-        let bound = router.filter(|_| hi > lo).map(|r| stats::independent_experts(r.total, r.per_token, hi));
+        let bound = router.filter(|_| hi > 1.0).map(|r| stats::independent_experts(r.total, r.per_token, hi));
         let top = bound.unwrap_or(0.0).min(4.5 * most);
-        let references = router.filter(|_| hi > lo).map(|r| independent(r, lo.max(1.0), hi)).into_iter().collect();
+        let references = router.filter(|_| hi > 1.0).map(|r| independent(r, hi)).into_iter().collect();
         Chart {
             title: format!("Distinct experts per layer against rows of a step, {}", group.label),
-            x: Axis { kind: Kind::Log2, ..Axis::linear("rows of a step (all requests, roots included)", &[]) },
+            x: Axis { kind: Kind::Log2, ..Axis::linear("rows of a step (all requests, roots included)", &[1.0]) },
             y: Axis::linear("distinct experts per MoE layer", &[0.0, top]),
             series,
             references,
@@ -95,8 +95,8 @@ fn expert_line(line: &Line<'_>) -> Option<Series> {
     })
 }
 
-fn independent(r: RoutedExperts, lo: f64, hi: f64) -> Reference {
-    let at = |i: u32| lo * (hi / lo).powf(f64::from(i) / f64::from(SAMPLES));
+fn independent(r: RoutedExperts, hi: f64) -> Reference {
+    let at = |i: u32| hi.powf(f64::from(i) / f64::from(SAMPLES));
     Reference {
         label: "independent rows (formula)".to_owned(),
         points: (0..=SAMPLES).map(|i| (at(i), stats::independent_experts(r.total, r.per_token, at(i)))).collect(),

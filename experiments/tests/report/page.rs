@@ -1,11 +1,9 @@
-//! The report on synthetic results: sentence, table and page, whole and with holes.
+//! The page of the report on synthetic results, whole and with holes.
 
-mod report_data;
-
-use report_data::{cell, context, quickstart, summary};
+use crate::data::{cell, context, quickstart, summary};
 use serde_json::json;
 use treeline::report::{Context, answer, html, table};
-use treeline::results::{CellDetail, Pair, RequestRow};
+use treeline::results::{CellDetail, Pair};
 
 /// Fails unless every element is closed in order, and nothing is drawn from a value that is not a number.
 fn check_page(page: &str) {
@@ -50,101 +48,6 @@ fn page_of(details: &[CellDetail], ctx: &Context) -> String {
     let page = html(&summary(details), details, ctx);
     check_page(&page);
     page
-}
-
-#[test]
-fn the_answer_names_budgets_intervals_the_chain_and_the_reservation() {
-    let details = quickstart();
-    let text = answer(&summary(&details), &details);
-    let tau = |i: usize| format!("{:.2}", details[i].cell.tau.unwrap());
-    assert!(text.starts_with("At T = 0.7 over 20 prompts, best-first trees commit "), "{text}");
-    for part in [
-        format!("{} tokens a step with 8 nodes (95 % ", tau(2)),
-        format!("{} with 16 (", tau(3)),
-        format!("and {} with 64 (", tau(5)),
-        format!("against {} for the 7-node chain (", tau(1)),
-        "on the same prompts, 64 nodes change τ by +".to_owned(),
-    ] {
-        assert!(text.contains(&part), "{part:?} is not in {text}");
-    }
-    assert!(text.ends_with("; a CPU's time is no prediction of a GPU's."), "{text}");
-    assert_eq!(text.matches(". ").count(), 0, "one sentence: {text}");
-}
-
-/// The difference is of the same requests: with one request changed by a lot in both cells it stays as it was.
-#[test]
-fn the_difference_in_the_answer_is_paired() {
-    let mut details =
-        vec![cell("chain", json!({}), 7, 0.7, 8.0, 2.2), cell("best-first", json!({}), 16, 0.7, 17.0, 2.8)];
-    for (d, steps) in details.iter_mut().zip([60u64, 50]) {
-        for (i, r) in d.per_request.iter_mut().enumerate() {
-            *r = RequestRow { steps: steps * (1 + i as u64), tokens: 120 * (1 + i as u64), ..r.clone() };
-        }
-    }
-    let text = answer(&summary(&details), &details);
-    // 120/50 − 120/60 in every request: no spread is left.
-    assert!(text.contains("16 nodes change τ by +0.40 (95 % +0.40 to +0.40)"), "{text}");
-    for r in &mut details[1].per_request {
-        r.id += 1000;
-    }
-    let text = answer(&summary(&details), &details);
-    assert!(!text.contains("on the same prompts"), "no pair, no paired difference: {text}");
-}
-
-#[test]
-fn a_better_policy_is_not_passed_over() {
-    let mut details = quickstart();
-    details.push(cell("talon", json!({}), 48, 0.7, 49.0, 4.4));
-    let text = answer(&summary(&details), &details);
-    let tau = details.last().unwrap().cell.tau.unwrap();
-    assert!(text.contains(&format!("; talon with 48 nodes reaches {tau:.2}")), "{text}");
-}
-
-#[test]
-fn a_replayed_run_says_so_and_does_not_speak_of_a_cpu() {
-    let mut details = quickstart();
-    for d in &mut details {
-        d.cell.backend = "sim".to_owned();
-        d.cell.source.tau = "replayed".to_owned();
-        d.cell.speedup = None;
-    }
-    let text = answer(&summary(&details), &details);
-    assert!(text.ends_with("; τ is replayed, not measured."), "{text}");
-}
-
-#[test]
-fn the_table_is_aligned_and_fits() {
-    let details = quickstart();
-    for width in [100, 80, 40] {
-        let text = table(&summary(&details), false, width);
-        let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("not shown")).collect();
-        assert!(lines.iter().all(|l| l.chars().count() <= width), "{text}");
-        assert!(!text.contains('\x1b'));
-        assert_eq!(text.contains("not shown for want of width"), width < 100, "{text}");
-        // τ of every row ends in the same column as its head.
-        let head = lines[1].chars().position(|c| c == 'τ').unwrap();
-        for line in lines.iter().filter(|l| l.starts_with("best-first") || l.starts_with("plain")) {
-            let before: Vec<char> = line.chars().collect();
-            assert!(before[head].is_ascii_digit() && before.get(head + 1).is_none_or(|c| *c == ' '), "{text}");
-        }
-    }
-    assert!(table(&summary(&details), true, 100).contains("\x1b[1m"));
-    assert_eq!(table(&summary(&[]), false, 100), "");
-}
-
-#[test]
-fn missing_values_are_dashes_and_empty_columns_go() {
-    let mut details = quickstart();
-    for d in &mut details {
-        d.cell.step_ms = None;
-        d.cell.tok_s = None;
-        d.cell.speedup = None;
-    }
-    details[3].cell.experts_mean = None;
-    let text = table(&summary(&details), false, 100);
-    assert!(!text.contains("step ms") && !text.contains("tok/s") && text.contains("experts"), "{text}");
-    let row = text.lines().filter(|l| l.starts_with("best-first")).nth(1).unwrap();
-    assert!(row.contains('–') && !row.contains("0.0 "), "{row}");
 }
 
 #[test]
