@@ -57,6 +57,11 @@ pub fn check_fit(policy: &str, needs: &Needs, law: &Law<'_>, info: &EngineInfo, 
             return refuse(format!("this drafter cannot draw candidates, which law `{}` needs", law.kind()));
         }
     }
+    if info.conditional && !needs.waves {
+        return refuse(format!(
+            "policy `{policy}` plans whole trees at once, a conditional drafter answers wave by wave: use a block drafter"
+        ));
+    }
     if needs.cost && !cost {
         return refuse(format!("policy `{policy}` needs a step cost: name one under `cost`"));
     }

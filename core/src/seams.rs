@@ -163,7 +163,7 @@ pub struct Needs {
     pub cost: bool,
     /// Whether it reads measured time from the log; such a run is reproduced from logged observations.
     pub time: bool,
-    /// Whether it expands nodes wave by wave when the drafter is conditional (every policy but the bare chain).
+    /// Whether it expands nodes wave by wave where the drafter is conditional; without, it runs on block drafters only.
     pub waves: bool,
 }
 
@@ -256,7 +256,7 @@ pub enum ProgramBudget {
     Fixed(u32),
     /// By slot.
     PerSlot(Vec<u32>),
-    /// One heap over the batch.
+    /// One heap over the batch: the mean per sequence.
     Shared(u32),
     /// Every prefix whose probability reaches the threshold.
     Threshold(f64),
