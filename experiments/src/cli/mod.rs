@@ -1,1 +1,169 @@
-//! The command line.
+//! The command line. A plug-in's `main` registers its policies and calls [`main_with`]; the `treeline` binary does the
+//! same with the built-in ones alone.
+//!
+//! Results go to stdout, log and progress to stderr. Exit codes:
+//!
+//! | code | meaning |
+//! | --- | --- |
+//! | 0 | done (also when the reader of stdout hung up) |
+//! | 1 | something failed while it ran; a run whose other cells finished counts as failed |
+//! | 2 | the command line or a file that it names is wrong; nothing was run |
+
+mod doctor;
+mod out;
+mod policies;
+mod policy_try;
+mod trace;
+mod tree_text;
+
+use crate::config::{self, ConfigError, Experiment, Overrides};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use out::{HungUp, Out};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use treeline_policies::Registry;
+
+const ABOUT: &str = "How large a draft tree pays: experiments on tree speculative decoding.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 something failed while it ran (a failed cell counts), 2 the command line or \
+a file that it names is wrong.\nResults go to stdout, log and progress to stderr; NO_COLOR is respected.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "treeline", version, about = ABOUT, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the tree policies with their parameters and needs.
+    Policies {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a policy of your own, or look at the tree of one position.
+    #[command(subcommand)]
+    Policy(PolicyVerb),
+    /// Say what this machine can run, and why not the rest.
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON schema of experiment files.
+    Schema,
+    /// Record traces and look into them.
+    #[command(subcommand)]
+    Trace(TraceVerb),
+}
+
+/// A backend on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BackendArg {
+    /// Real models on the CPU.
+    Cpu,
+    /// Replay of a trace.
+    Sim,
+    /// The CUDA engine.
+    Cuda,
+}
+
+impl BackendArg {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Sim => "sim",
+            Self::Cuda => "cuda",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The experiment.
+    file: PathBuf,
+    /// Run on this backend in place of the file's.
+    #[arg(long, value_name = "KIND")]
+    backend: Option<BackendArg>,
+    /// Replay this trace (backend sim).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Run folder; runs/NAME-TIME unless given.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on where a run stopped: in DIR, in --out, or in the newest run of this experiment.
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    resume: Option<Option<PathBuf>>,
+    /// Feed policies the measurements logged in this file, so that runs of policies that read time can be repeated.
+    #[arg(long, value_name = "FILE")]
+    replay_observations: Option<PathBuf>,
+    /// Print summary.json in place of the table.
+    #[arg(long)]
+    json: bool,
+    /// No progress on stderr.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyVerb {
+    /// Print the tree that a policy draws at one position of a trace.
+    Try(policy_try::TryArgs),
+}
+
+#[derive(Debug, Subcommand)]
+enum TraceVerb {
+    /// Sum up a trace.
+    Info {
+        /// The trace.
+        file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs the command line with the policies of `registry`.
+#[must_use]
+pub fn main_with(registry: Registry) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version are results; both may meet a reader that has gone.
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+        }
+    };
+    let out = Out::detect();
+    match dispatch(cli, &registry, &out) {
+        Ok(code) => code,
+        Err(e) if e.is::<HungUp>() => ExitCode::SUCCESS,
+        Err(e) => {
+            out.error(&e);
+            ExitCode::from(if e.is::<ConfigError>() || e.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode> {
+    match cli.verb {
+        Verb::Policies { json } => policies::list(registry, out, json)?,
+        Verb::Policy(PolicyVerb::Try(args)) => policy_try::run(&args, registry, out)?,
+        Verb::Doctor { json } => doctor::run(out, json)?,
+        Verb::Schema => out.data(&config::schema_text(registry))?,
+        Verb::Trace(TraceVerb::Info { file, json }) => trace::info(&file, json, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads an experiment; its error ends the program with code 2.
+fn load(file: &Path, registry: &Registry, overrides: &Overrides) -> anyhow::Result<Experiment> {
+    Ok(config::load_with(file, registry, overrides)?)
+}
+
+/// The command line asks for something that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);

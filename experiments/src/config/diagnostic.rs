@@ -56,7 +56,8 @@ impl Diagnostic {
         let marked = text[start..end.min(line_end)].trim_end().chars().count().max(1);
 
         // A window around the caret: a line may be as long as the file.
-        let first = before.len().saturating_sub(SHOWN / 2);
+        let short = text[line_start..line_end].chars().count() <= SHOWN;
+        let first = if short { 0 } else { before.len().saturating_sub(SHOWN / 2) };
         let visible = |c: char| if c == '\t' || !c.is_control() { c } else { '\u{fffd}' };
         let excerpt: String =
             text[line_start..line_end].trim_end().chars().skip(first).take(SHOWN).map(visible).collect();
@@ -231,7 +232,7 @@ mod tests {
         let span = text.find("22").unwrap();
         let d = Diagnostic::new(text, "x.toml", span..span + 2, "too large".into(), Some("use 2".into()));
         let shown = d.to_string();
-        assert_eq!(shown, "too large\n --> x.toml:2:10\n  |\n2 | \tbé = [1, 22]\n  | \t        ^^\n  = help: use 2",);
+        assert_eq!(shown, "too large\n --> x.toml:2:11\n  |\n2 | \tbé = [1, 22]\n  | \t         ^^\n  = help: use 2",);
     }
 
     #[test]

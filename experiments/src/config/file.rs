@@ -3,7 +3,8 @@
 //! A key that only one kind reads is optional here; [`build`](super::build) refuses it beside another kind. `[[policy]]`
 //! tables are read apart, since every policy has parameters of its own.
 
-use super::value::{Heat, Int, Line, List, Mass, Millis, Name, PathText, Real, RecordText};
+use super::text::{Line, Name, PathText, RecordText};
+use super::value::{Heat, Int, List, Mass, Millis, Real};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -7,11 +7,13 @@
 mod build;
 pub mod diagnostic;
 mod file;
+mod live;
 mod location;
 mod policy;
 mod resolve;
 mod schema;
 pub mod suggest;
+mod text;
 mod types;
 mod value;
 
@@ -36,6 +38,8 @@ pub struct Overrides {
     pub backend: Option<String>,
     /// In place of `backend.trace`, relative to the working folder.
     pub trace: Option<PathBuf>,
+    /// Whether a missing [cost] is forgiven: the run is about to measure it, or runs no policy.
+    pub without_cost: bool,
 }
 
 /// Reads an experiment and checks that the files it names exist.
@@ -87,3 +91,6 @@ pub fn parse(
     let doc = diagnostic::Doc::parse(text, name)?;
     build::experiment(&doc, folder, registry, overrides)
 }
+
+#[cfg(test)]
+mod tests;

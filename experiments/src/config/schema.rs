@@ -1,40 +1,105 @@
-//! The JSON schema of the experiment file, for editors: made from the types that read it.
+//! The JSON schema of the experiment file, for editors: made from the types that read it and from the registry.
 
 use super::file::{Budget, File};
 use super::value::List;
 use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use treeline_policies::Registry;
 
-/// The schema as JSON.
+/// The schema as JSON; `[[policy]]` admits the policies of `registry`, each with its own parameters.
 #[must_use]
-pub fn schema() -> Value {
-    let mut generator = schemars::SchemaGenerator::default();
-    let budget = List::<Budget>::json_schema(&mut generator);
-    let mut schema = generator.into_root_schema_for::<File>().to_value();
-    // Policies have parameters of their own, which each policy checks.
+pub fn schema(registry: &Registry) -> Value {
+    let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<File>().to_value();
+    let mut definitions = Map::new();
+    let kinds: Vec<Value> = registry.kinds().filter_map(|kind| policy(registry, kind, &mut definitions)).collect();
     schema["properties"]["policy"] = json!({
-        "description": "The policies that are compared; keys beside these belong to the policy (`treeline policies` lists them).",
+        "description": "The policies that are compared.",
         "type": "array",
         "minItems": 1,
-        "items": {
-            "type": "object",
-            "required": ["kind", "budget"],
-            "properties": {
-                "kind": { "description": "A registered policy.", "type": "string" },
-                "budget": budget.to_value(),
-            },
-        },
+        "items": { "oneOf": kinds },
     });
-    schema["properties"]["policy"]["items"]["properties"]["budget"]["description"] =
-        json!("Nodes of a tree without the root; one cell each.");
     if let Some(required) = schema["required"].as_array_mut() {
         required.push(json!("policy"));
     }
+    if !definitions.is_empty() {
+        schema["$defs"] = Value::Object(definitions);
+    }
+    without_null(&mut schema);
     schema
+}
+
+/// An optional key is one that may be left out: TOML has no null.
+fn without_null(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(Value::Array(types)) = map.get_mut("type") {
+                types.retain(|t| t != "null");
+                if let [only] = &types[..] {
+                    let only = only.clone();
+                    map.insert("type".into(), only);
+                }
+            }
+            if let Some(Value::Array(any)) = map.get_mut("anyOf") {
+                any.retain(|s| s["type"] != "null");
+                if let [Value::Object(only)] = &any[..] {
+                    let only = only.clone();
+                    map.shift_remove("anyOf");
+                    map.extend(only);
+                }
+            }
+            if map.get("default").is_some_and(Value::is_null) {
+                map.shift_remove("default");
+            }
+            map.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
 }
 
 /// The schema as it is committed and printed.
 #[must_use]
-pub fn schema_text() -> String {
-    format!("{:#}\n", schema())
+pub fn schema_text(registry: &Registry) -> String {
+    format!("{:#}\n", schema(registry))
+}
+
+/// One policy's table. Its nested types move to `definitions` under names that carry the kind.
+fn policy(registry: &Registry, kind: &str, definitions: &mut Map<String, Value>) -> Option<Value> {
+    let mut schema = registry.schema(kind).ok()?.to_value();
+    rename(&mut schema, kind);
+    let table = schema.as_object_mut()?;
+    if let Some(Value::Object(nested)) = table.shift_remove("$defs") {
+        definitions.extend(nested.into_iter().map(|(name, value)| (format!("{kind}.{name}"), value)));
+    }
+    table.shift_remove("$schema");
+    table.insert("title".into(), json!(kind));
+    let mut budget = List::<Budget>::json_schema(&mut schemars::SchemaGenerator::default()).to_value();
+    budget["description"] = json!("Nodes of a tree without the root; one cell each.");
+    let mut properties = Map::from_iter([("kind".to_owned(), json!({ "const": kind })), ("budget".to_owned(), budget)]);
+    if let Some(Value::Object(own)) = table.shift_remove("properties") {
+        properties.extend(own);
+    }
+    table.insert("properties".into(), Value::Object(properties));
+    let mut required = vec![json!("kind"), json!("budget")];
+    if let Some(Value::Array(own)) = table.shift_remove("required") {
+        required.extend(own);
+    }
+    table.insert("required".into(), Value::Array(required));
+    Some(schema)
+}
+
+/// Points every reference to a nested type to its new name.
+fn rename(value: &mut Value, kind: &str) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                match value.as_str().and_then(|s| s.strip_prefix("#/$defs/")) {
+                    Some(name) if key == "$ref" => *value = json!(format!("#/$defs/{kind}.{name}")),
+                    _ => rename(value, kind),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|v| rename(v, kind)),
+        _ => {}
+    }
 }
