@@ -12,6 +12,8 @@ use crate::tree::TreeBuilder;
 pub struct Shape {
     parents: Vec<u32>,
     ranks: Vec<u32>,
+    /// Levels and ranks that are asked for at the least.
+    least: (u32, u32),
     /// Level that was grown last in this round.
     level: u32,
     /// Per sequence: where each node of the shape (root first) stands in the tree.
@@ -23,6 +25,12 @@ impl Shape {
     #[must_use]
     pub fn new(parents: &[u32], ranks: &[u32]) -> Self {
         Self { parents: parents.to_vec(), ranks: ranks.to_vec(), ..Self::default() }
+    }
+
+    /// Asks for drafts of `depth` levels and `width` ranks, and uses none: plain decoding with drafts to look at.
+    #[must_use]
+    pub fn silent(depth: u32, width: u32) -> Self {
+        Self { least: (depth, width), ..Self::default() }
     }
 
     /// A chain of `depth` nodes.
@@ -55,16 +63,16 @@ impl Shape {
         self.parents.len() as u32
     }
 
-    /// Levels.
+    /// Levels that it asks for.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.depths().into_iter().max().unwrap_or(0)
+        self.depths().into_iter().max().unwrap_or(0).max(self.least.0)
     }
 
     /// Ranks per row that it reads.
     #[must_use]
     pub fn width(&self) -> u32 {
-        self.ranks.iter().max().map_or(0, |r| r + 1)
+        self.ranks.iter().max().map_or(0, |r| r + 1).max(self.least.1)
     }
 
     fn depths(&self) -> Vec<u32> {

@@ -1,10 +1,7 @@
 //! Public faults of tree-speculation engines, by their number. Each check passes on the real code and fails on a seeded
 //! fault: of the scripted engine, or of a wrong version of one function given here.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{VOCAB, exact, play, requests};
+use super::common::{VOCAB, exact, play, requests};
 use treeline_core::draft::top_ranks;
 use treeline_core::sampling::argmax;
 use treeline_core::stream::unit;
@@ -228,7 +225,7 @@ fn exact_uneven(seeded: Seeded) -> bool {
     list.iter_mut().for_each(|r| r.max_new = 5 + r.id as u32 * 3);
     let shape = Shape::widths(&[2, 2, 1]);
     let (_, responses, _) = play(&script, &shape, &list, &law, shape.nodes(), 3);
-    responses.iter().zip(&list).all(|(r, request)| r.tokens == common::plain(&script, request, 3))
+    responses.iter().zip(&list).all(|(r, request)| r.tokens == super::common::plain(&script, request, 3))
 }
 
 #[test]

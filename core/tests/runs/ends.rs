@@ -1,9 +1,6 @@
 //! End conditions: how responses end, and what one request's end does to its neighbours.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{VOCAB, exact, plain, play, requests, shapes};
+use super::common::{VOCAB, exact, plain, play, requests, shapes};
 use treeline_core::testing::{Script, Seeded, Shape};
 use treeline_core::{End, Fault, Law, Request, Sampling};
 
