@@ -21,6 +21,7 @@
 pub mod adaptive;
 pub mod best_first;
 pub mod chain;
+pub mod conformance;
 mod layers;
 pub mod opt_tree;
 mod order;
@@ -32,6 +33,7 @@ pub mod shape;
 pub mod spec_exec;
 pub mod spine_first;
 pub mod talon;
+pub mod template;
 pub mod top_k;
 
 pub use per_request::PerRequest;

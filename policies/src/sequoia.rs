@@ -186,13 +186,9 @@ impl TreePolicy for Sequoia {
     }
 
     fn needs(&self, limits: &Limits) -> Needs {
-        Needs {
-            depth: self.full.depth().min(limits.depth),
-            width: self.full.width(),
-            draws: true,
-            waves: true,
-            ..Needs::default()
-        }
+        // Near the end of a response a shallow shape may be wider than the full one.
+        let (depth, width) = (limits.depth.min(limits.budget), self.table.branches as u32);
+        Needs { depth, width, draws: true, waves: true, ..Needs::default() }
     }
 
     fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {

@@ -45,7 +45,9 @@ impl Calibration {
             self.claims[i] *= self.keep;
         }
         for (r, c) in row.iter().enumerate() {
-            self.claims[cell(r)] += f64::from(c.logp).exp();
+            if !c.logp.is_nan() {
+                self.claims[cell(r)] += f64::from(c.logp).exp();
+            }
         }
         if let Some(rank) = rank {
             self.hits[cell(rank as usize)] += 1.0;
@@ -62,9 +64,8 @@ impl Calibration {
         let mut above = f32::INFINITY;
         for (rank, c) in row.iter().enumerate() {
             let ln = factors.get(rank.min(self.ranks - 1)).copied().unwrap_or(0.0);
-            let logp = if ln == 0.0 { c.logp } else { (c.logp + ln).min(0.0) };
-            // NaN stays NaN here and ends the row in the search.
-            let logp = if logp > above { above } else { logp };
+            // `min` would turn NaN into a number; it must stay and end the row in the search.
+            let logp = if ln == 0.0 || c.logp.is_nan() { c.logp } else { (c.logp + ln).min(0.0).min(above) };
             above = logp;
             out.push(Candidate { token: c.token, logp });
         }
