@@ -4,6 +4,7 @@ use crate::draft::{CpuDrafter, Kind};
 use crate::error::{CpuError, Result};
 use crate::features::CpuFeatures;
 use crate::model::Model;
+use crate::seeded::{Seeded, seeded};
 use crate::verifier::CpuVerifier;
 use std::sync::Arc;
 use treeline_core::{Admit, Engine, EngineInfo, Fault, Law, Phase, PhaseTimes, Request};
@@ -149,6 +150,9 @@ impl Engine for CpuEngine {
     }
 
     fn release(&mut self, slot: u32) {
+        if seeded(Seeded::SlotLeak) {
+            return;
+        }
         if let Some(taken) = self.taken.get_mut(slot as usize) {
             *taken = None;
             self.features.slots[slot as usize].clear();

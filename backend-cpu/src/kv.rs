@@ -1,6 +1,7 @@
 //! The key/value cache of one sequence, in the layout that the attention kernel reads.
 
 use crate::kernel::{KvView, panel_width};
+use crate::seeded::{Seeded, seeded};
 
 /// Sizes of one model's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl SeqKv {
     pub fn write(&mut self, layer: usize, head: usize, slot: usize, key: &[f32], value: &[f32]) {
         let part = layer * self.shape.heads + head;
         let (nr, dim) = (panel_width(), self.shape.key_dim);
-        let base = slot / nr * nr * dim + slot % nr;
+        let base = key_offset(slot, dim);
         let keys = &mut self.keys[part];
         for (d, &k) in key.iter().enumerate() {
             keys[base + d * nr] = k;
@@ -87,47 +88,58 @@ impl SeqKv {
             let pairs = offsets.iter().enumerate().map(|(i, &o)| (start + o as usize, start + i));
             pairs.filter(|(from, to)| from != to)
         };
-        for keys in &mut self.keys {
+        let mut parts = self.keys.len();
+        if seeded(Seeded::LayerSkipsGather) {
+            parts -= self.shape.heads;
+        }
+        for keys in &mut self.keys[..parts] {
             for (from, to) in moves() {
-                let (a, b) = (from / nr * nr * dim + from % nr, to / nr * nr * dim + to % nr);
+                let (a, b) = (key_offset(from, dim), key_offset(to, dim));
                 for d in 0..dim {
                     keys[b + d * nr] = keys[a + d * nr];
                 }
             }
         }
-        for values in &mut self.values {
+        for values in &mut self.values[..parts] {
             for (from, to) in moves() {
                 values.copy_within(from * stride..(from + 1) * stride, to * stride);
             }
         }
     }
 
-    /// Everything that is stored for slots `[0, slots)`, in a fixed order: what two caches must agree on to be the same.
+    /// Bits of everything that is stored for slots `[0, slots)`, one list per layer: what two caches must agree on.
     #[cfg(test)]
-    pub fn dump(&self, slots: usize) -> Vec<u32> {
+    pub fn dump(&self, slots: usize) -> Vec<Vec<u32>> {
         let nr = panel_width();
-        let mut out = Vec::new();
-        for (keys, values) in self.keys.iter().zip(&self.values) {
-            for slot in 0..slots {
-                let base = slot / nr * nr * self.shape.key_dim + slot % nr;
-                out.extend((0..self.shape.key_dim).map(|d| keys[base + d * nr].to_bits()));
-                out.extend(values[slot * self.value_stride..][..self.shape.value_dim].iter().map(|x| x.to_bits()));
-            }
-        }
-        out
+        let part = |keys: &[f32], values: &[f32]| -> Vec<u32> {
+            let of = |slot: usize| {
+                let keys = (0..self.shape.key_dim).map(move |d| keys[key_offset(slot, self.shape.key_dim) + d * nr]);
+                keys.chain(values[slot * self.value_stride..][..self.shape.value_dim].iter().copied())
+            };
+            (0..slots).flat_map(of).map(f32::to_bits).collect()
+        };
+        let parts: Vec<Vec<u32>> = self.keys.iter().zip(&self.values).map(|(k, v)| part(k, v)).collect();
+        parts.chunks(self.shape.heads).map(<[Vec<u32>]>::concat).collect()
     }
+}
 
-    /// Overwrites one value of the slot with NaN-free noise; tests use it to see who reads the slot.
-    #[cfg(test)]
-    pub fn disturb(&mut self, slot: usize) {
-        let dim = self.shape.key_dim;
-        let nr = panel_width();
-        let base = slot / nr * nr * dim + slot % nr;
-        for keys in &mut self.keys {
-            (0..dim).for_each(|d| keys[base + d * nr] += 1.5);
-        }
-        for values in &mut self.values {
-            values[slot * self.value_stride..][..self.shape.value_dim].iter_mut().for_each(|v| *v -= 2.5);
-        }
+/// Where the key of `slot` starts; its dimensions follow a panel's width apart.
+fn key_offset(slot: usize, dim: usize) -> usize {
+    let nr = panel_width();
+    let offset = slot / nr * nr * dim + slot % nr;
+    if seeded(Seeded::Offset32) { offset as u32 as usize } else { offset }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seeded::with;
+
+    /// Public fault 29: slot 2²² with 1152 numbers a slot lies beyond 32 bits.
+    #[test]
+    fn fault_29_offsets_do_not_wrap() {
+        let check = || key_offset(1 << 22, 1152) as u128 == (1u128 << 22) * 1152;
+        assert!(check());
+        assert!(!with(Seeded::Offset32, check));
     }
 }

@@ -15,14 +15,17 @@ mod model;
 mod pair;
 mod plan;
 mod scorer;
+mod seeded;
 mod verifier;
 
 pub use draft::{CpuDrafter, CpuDrafts};
 pub use engine::{CpuEngine, EngineSettings};
 pub use error::{CpuError, Result};
 pub use features::CpuFeatures;
-pub use kernel::Packed;
 pub use model::Model;
 pub use pair::{CpuPair, DrafterSource};
 pub use scorer::Scorer;
 pub use verifier::{CpuVerdict, CpuVerifier};
+
+#[cfg(test)]
+mod tests;

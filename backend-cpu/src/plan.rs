@@ -1,6 +1,7 @@
 //! The rows of one forward pass: which token at which position, written to which slot, seeing what.
 
 use crate::kernel::Visible;
+use crate::seeded::{Seeded, seeded};
 use std::ops::Range;
 
 /// Rows of one pass over any number of sequences. Reused from pass to pass.
@@ -40,7 +41,9 @@ impl Plan {
         self.tokens.clear();
         self.positions.clear();
         self.slots.clear();
-        self.tails.clear();
+        if !seeded(Seeded::StaleTails) {
+            self.tails.clear();
+        }
         self.tail_ends.clear();
         self.spans.clear();
         self.window_tail = window_tail;
@@ -66,7 +69,17 @@ impl Plan {
         let mut path = Vec::new();
         for (i, &token) in tokens.iter().enumerate() {
             path_to(i as u32, parents, &mut path);
-            self.row(token, start + depths[i] as usize, start + i, path.iter().copied());
+            if seeded(Seeded::NoTreeMask) {
+                path = (0..=i as u32).collect();
+            }
+            if seeded(Seeded::MaskOf32) {
+                path.iter_mut().for_each(|row| *row %= 32);
+            }
+            let depth = match seeded(Seeded::RopeBySlot) {
+                true => i,
+                false => depths[i] as usize + usize::from(seeded(Seeded::PositionOffByOne)),
+            };
+            self.row(token, start + depth, start + i, path.iter().copied());
         }
         self.end(seq, start, tokens.len(), from);
     }
@@ -110,7 +123,11 @@ impl Plan {
             tail_ends: &self.tail_ends[span.rows.clone()],
             tail_begin: if span.rows.start == 0 { 0 } else { self.tail_ends[span.rows.start - 1] },
             tails: &self.tails,
-            positions: &self.positions[span.rows.clone()],
+            positions: if seeded(Seeded::WindowBySlot) {
+                &self.slots[span.rows.clone()]
+            } else {
+                &self.positions[span.rows.clone()]
+            },
             window,
             window_tail: self.window_tail,
         }

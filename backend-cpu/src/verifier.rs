@@ -5,10 +5,11 @@ use crate::features::CpuFeatures;
 use crate::kv::SeqKv;
 use crate::model::{Model, Work, buffer};
 use crate::plan::Plan;
+use crate::seeded::{Seeded, seeded};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use treeline_core::law::{Scratch, first_token, judge, settle};
+use treeline_core::law::{Scratch, Walk, first_token, judge, settle};
 use treeline_core::{Batch, DraftView, Error, Fault, Forest, Law, Phase, Request, RoundLog, Rows, Step, Verifier};
 
 /// The target model with the caches of all slots.
@@ -52,6 +53,7 @@ struct LazyRows<'a> {
 
 impl Rows for LazyRows<'_> {
     fn logits(&self, row: u32) -> &[f32] {
+        let row = if seeded(Seeded::OwnRow) { (row + 1).min(self.rows.len() as u32 - 1) } else { row };
         if row == 0 {
             return self.root;
         }
@@ -117,6 +119,14 @@ impl CpuVerifier {
     }
 }
 
+impl CpuVerdict {
+    /// What each sequence gets, in batch order.
+    #[cfg(test)]
+    pub(crate) fn results(&self) -> &[Result<Step, Fault>] {
+        &self.results
+    }
+}
+
 impl Verifier for CpuVerifier {
     type Features = CpuFeatures;
     type Verdict = CpuVerdict;
@@ -154,6 +164,9 @@ impl Verifier for CpuVerifier {
                 continue;
             }
             let tree = forest.tree(at);
+            if seeded(Seeded::UniformStride) {
+                first[at] = at * forest.tree(0).rows() as usize;
+            }
             let rows = LazyRows {
                 model: &self.model,
                 x: &self.work.x[first[at] * hidden..],
@@ -164,7 +177,11 @@ impl Verifier for CpuVerifier {
                 time: Cell::new(Duration::ZERO),
             };
             span += 1;
-            let walk = judge(law, at as u32, seq, tree, &rows, drafts, &mut self.scratch);
+            let law = if seeded(Seeded::AlwaysGreedy) { &Law::Greedy } else { law };
+            let mut walk = judge(law, at as u32, seq, tree, &rows, drafts, &mut self.scratch);
+            if seeded(Seeded::NanIsTokenZero) && walk.is_err() {
+                walk = Ok(Walk { path: Vec::new(), bonus: 0 });
+            }
             if let (Law::Forced(_), Ok(walk)) = (law, &walk) {
                 // The verdict comes from a trace, the pass is run all the same: as much of the head as a walk would need.
                 for &node in &walk.path {
@@ -196,11 +213,14 @@ impl Verifier for CpuVerifier {
                 offsets.clear();
                 offsets.push(0);
                 offsets.extend(&step.path);
-                self.kvs[seq.slot as usize].gather(seq.start as usize, &offsets);
+                if !seeded(Seeded::ScatteredPath) {
+                    self.kvs[seq.slot as usize].gather(seq.start as usize, &offsets);
+                }
                 let slot = &mut features.slots[seq.slot as usize];
-                for &node in &offsets {
+                for (i, &node) in offsets.iter().enumerate() {
                     let token = forest.tree(at).tokens()[node as usize];
-                    slot.push(token, self.row_taps(verdict.first[at] + node as usize));
+                    let row = if seeded(Seeded::RejectedFeatures) { i } else { node as usize };
+                    slot.push(token, self.row_taps(verdict.first[at] + row));
                 }
             }
             log.results.push(result);

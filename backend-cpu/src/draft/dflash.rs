@@ -16,6 +16,7 @@ use crate::model::norm::Norm;
 use crate::model::rope::{Angles, Rotary};
 use crate::model::{Model, buffer};
 use crate::plan::Plan;
+use crate::seeded::{Seeded, seeded};
 use std::path::Path;
 use std::sync::Arc;
 use treeline_checkpoint::{DflashConfig, Weights};
@@ -189,6 +190,9 @@ impl Dflash {
                 at += 1;
                 let logp = buffer(&mut self.logp, vocab);
                 log_softmax(logits, logp);
+                if seeded(Seeded::NanIsZero) {
+                    logp.iter_mut().filter(|p| p.is_nan()).for_each(|p| *p = 0.0);
+                }
                 match top_ranks(logp, ask.width as usize, level as u32, &mut row) {
                     Ok(()) => lattice.push_row(&row, true, true),
                     Err(fault) => {

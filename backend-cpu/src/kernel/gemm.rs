@@ -7,6 +7,7 @@
 //! from a stored partial sum gives the same bits as one that is not interrupted.
 
 use super::arch;
+use crate::seeded::{Seeded, seeded};
 use ndarray::ArrayView2;
 use pulp::{Simd, WithSimd};
 
@@ -25,7 +26,7 @@ pub(crate) fn panel_width() -> usize {
 
 /// Weights `[out, in]` packed in panels of [`panel_width`] outputs: panel, then input, then output.
 #[derive(Debug, Clone)]
-pub struct Packed {
+pub(crate) struct Packed {
     inputs: usize,
     outputs: usize,
     data: Vec<f32>,
@@ -81,6 +82,21 @@ impl Packed {
         out_stride: usize,
         add: bool,
     ) {
+        if seeded(Seeded::RowsChangeSums) && rows == 1 && !add {
+            // Sums the second half of the inputs first.
+            let half = self.inputs / 2;
+            let mut part = x[..self.inputs].to_vec();
+            part[..half].fill(0.0);
+            let mut late = vec![0.0; self.outputs];
+            crate::seeded::without(|| {
+                self.apply(&part, 1, &mut late, false);
+                part.copy_from_slice(&x[..self.inputs]);
+                part[half..].fill(0.0);
+                self.apply(&part, 1, &mut late, true);
+            });
+            out[..self.outputs].copy_from_slice(&late);
+            return;
+        }
         let nr = panel_width();
         arch().dispatch(Product {
             x,

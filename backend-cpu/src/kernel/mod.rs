@@ -9,8 +9,7 @@ mod gemm;
 
 pub(crate) use attend::{Attend, KvView, Visible, attend};
 pub(crate) use elementwise::{log_softmax, rms_norm, silu_mul, softmax};
-pub use gemm::Packed;
-pub(crate) use gemm::{Product, panel_width};
+pub(crate) use gemm::{Packed, Product, panel_width};
 
 use pulp::Arch;
 use std::sync::OnceLock;

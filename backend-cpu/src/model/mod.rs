@@ -89,6 +89,12 @@ impl Model {
         &self.embed
     }
 
+    /// Makes one token's embedding NaN.
+    #[cfg(test)]
+    pub(crate) fn poison(&mut self, token: u32) {
+        self.embed.row_mut(token as usize).fill(f32::NAN);
+    }
+
     /// Number of layers with routed experts.
     #[must_use]
     pub fn moe_layers(&self) -> usize {

@@ -4,6 +4,7 @@
 use super::buffer;
 use super::mlp::{Mlp, MlpWork};
 use crate::kernel::{Packed, softmax};
+use crate::seeded::{Seeded, seeded};
 use treeline_checkpoint::Router;
 
 /// Weights of one mixture.
@@ -87,7 +88,7 @@ impl MoeLayer {
         if let Some(shared) = &self.shared {
             shared.forward(h, rows, &mut work.mlp, x, true);
         }
-        distinct
+        if seeded(Seeded::PaddingRouted) { distinct + 1 } else { distinct }
     }
 }
 
