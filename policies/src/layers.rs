@@ -177,6 +177,8 @@ impl Layers {
                 forest.fail(seq, Fault::Policy(e.to_string()));
             }
         }
+        // Drafters take a wave by sequence and node.
+        wave.sort_unstable();
         if wave.is_empty() { Grow::Done } else { Grow::Expand }
     }
 }

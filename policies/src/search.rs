@@ -6,6 +6,7 @@
 //! of every run that knows its parent's row: the result is exactly the best-first tree, whatever the beam, and after
 //! `depth` waves of unlimited beam at the latest.
 
+use crate::lattice::Staircase;
 use crate::order::{Place, cmp_scored};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -60,6 +61,7 @@ impl Work {
 pub(crate) struct Search {
     seqs: Vec<Work>,
     heap: Vec<Item>,
+    staircase: Staircase,
 }
 
 impl Search {
@@ -82,9 +84,26 @@ impl Search {
         wave: &mut Vec<NodeRef>,
     ) -> Grow {
         for seq in 0..forest.len() {
-            self.run(seq..seq + 1, budget(seq), rule, drafts, forest, wave);
+            if !self.fast(seq, budget(seq), rule, drafts, forest) {
+                self.run(seq..seq + 1, budget(seq), rule, drafts, forest, wave);
+            }
         }
         self.finish(forest, wave)
+    }
+
+    /// The fast form, where it applies; `true` when the sequence needs nothing more.
+    fn fast(&mut self, seq: usize, budget: u32, rule: Rule, drafts: &dyn DraftView, forest: &mut Forest) -> bool {
+        if forest.fault(seq).is_some() || self.seqs[seq].done {
+            return true;
+        }
+        if !self.seqs[seq].started {
+            self.start(seq, drafts, forest);
+        }
+        let Work { block, depth, ref mut done, .. } = self.seqs[seq];
+        let tree = forest.tree_mut(seq);
+        let budget = budget.min(tree.budget());
+        *done = block && self.staircase.grow(seq as u32, depth, rule.spine, budget, drafts, tree);
+        *done
     }
 
     /// Grows all trees from one heap to `total` nodes, each to its cap at the most.
@@ -100,8 +119,10 @@ impl Search {
         self.finish(forest, wave)
     }
 
-    fn finish(&mut self, forest: &mut Forest, wave: &[NodeRef]) -> Grow {
+    fn finish(&mut self, forest: &mut Forest, wave: &mut [NodeRef]) -> Grow {
         if !wave.is_empty() {
+            // Drafters take a wave by sequence and node.
+            wave.sort_unstable();
             return Grow::Expand;
         }
         for seq in 0..forest.len() {
@@ -144,6 +165,7 @@ impl Search {
         forest: &mut Forest,
         wave: &mut Vec<NodeRef>,
     ) {
+        let asked = wave.len();
         let mut left = total;
         let mut last = None;
         self.heap.clear();
@@ -179,7 +201,7 @@ impl Search {
             self.wave_of(seq, rule.beam, last, forest, wave);
         }
         // A run over one request alone is final once nothing of it is left to expand.
-        if group.len() == 1 && wave.last().is_none_or(|w| w.seq as usize != group.start) {
+        if group.len() == 1 && !wave[asked..].iter().any(|w| w.seq as usize == group.start) {
             self.seqs[group.start].done = true;
         }
     }

@@ -48,6 +48,10 @@ impl<'a> Drafts<'a> {
             let path = tree.path(at.node);
             let tokens: Vec<u32> = path.iter().map(|&n| tree.tokens()[n as usize]).collect();
             let context = [self.proof.context.as_slice(), &tokens].concat();
+            // A policy may expand more nodes than its final tree holds.
+            let count = self.dists.len().max(at.node as usize + 1);
+            self.dists.resize(count, None);
+            self.rows.resize(count, OnceCell::new());
             self.dists[at.node as usize] = Some(self.proof.draft.dist(&context, self.proof.holes));
         }
     }
