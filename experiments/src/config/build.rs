@@ -126,6 +126,9 @@ fn chosen(doc: &Doc<'_>, named: BackendKind, overrides: &Overrides) -> Result<Ba
         Some(_) => BackendKind::Cuda,
     };
     if kind == BackendKind::Cuda {
+        if overrides.backend.is_some() {
+            return Err(ConfigError::NoCuda);
+        }
         let hint = "use `cpu`; `treeline doctor` says what this machine can run".to_owned();
         return Err(doc.error(doc.value("backend.kind"), "this build has no CUDA engine", Some(hint)));
     }

@@ -199,3 +199,23 @@ fn the_schema_knows_every_section() {
     assert!(policies.iter().all(|p| p["additionalProperties"] == false), "every policy refuses unknown keys");
     assert_eq!(keys(&policies[0]), "kind budget");
 }
+
+/// The experiments of this folder name only what is read, and say how they came by what they state.
+#[test]
+fn the_committed_experiments_are_valid() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.ends_with(".toml") && name != "Cargo.toml" {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let e = parse(&text, &name, folder, &Registry::builtin(), &Overrides::default());
+            let e = e.unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(format!("{}.toml", e.name), name, "the run folder carries the file's name");
+            names.push(name);
+        }
+    }
+    names.sort();
+    assert_eq!(names, ["mini-pair.toml", "quickstart.toml"]);
+}
