@@ -136,5 +136,13 @@ mod tests {
         assert_eq!(bad(&[1, 1], &[3.0, 4.0]), CurveError::Order(1));
         assert_eq!(bad(&[0, 1], &[3.0, 4.0]), CurveError::Order(0));
         assert_eq!(bad(&[1, 2], &[3.0, f64::NAN]), CurveError::Value(1));
+        // Control: by a flat cost, every extra node pays, however unlikely.
+        let flat = |_: u32| 3.0;
+        let real = CostCurve::new(vec![1, 17], vec![3.0, 12.0]).unwrap();
+        let best = |cost: &dyn Fn(u32) -> f64| {
+            let rate = |nodes: u32| (1.0 + (1..=nodes).map(|n| 0.5f64.powi(n as i32)).sum::<f64>()) / cost(1 + nodes);
+            (0..=16).max_by(|&a, &b| rate(a).total_cmp(&rate(b)))
+        };
+        assert_eq!((best(&flat), best(&|rows| real.at(rows))), (Some(16), Some(2)));
     }
 }

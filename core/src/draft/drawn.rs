@@ -148,3 +148,115 @@ impl<V: DraftView> DraftView for Drawn<V> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Sampling, Seq};
+    use crate::draft::Lattice;
+
+    const DIST: [f32; 6] = [0.1, 0.0, 0.35, 0.25, 0.0, 0.3];
+
+    fn key(node: u32) -> Key {
+        Key { seed: 5, purpose: Purpose::DraftDraw, request: 1, position: 9, round: 2, node }
+    }
+
+    fn draw(width: usize, replace: bool, node: u32) -> Vec<u32> {
+        let mut row = Vec::new();
+        draw_row(&DIST, key(node), width, replace, 1, &mut row).unwrap();
+        assert!(row.iter().all(|c| c.logp == DIST[c.token as usize].ln()));
+        row.iter().map(|c| c.token).collect()
+    }
+
+    /// Drawing all at once is drawing one after the other, what was drawn left out, on the same numbers.
+    #[test]
+    fn without_replacement_is_repeated_gumbel_argmax() {
+        for node in 0..200 {
+            let mut scores = DIST.map(|p| f64::from(p).ln());
+            let one_by_one: Vec<u32> = std::iter::from_fn(|| {
+                let token = key(node).stream().gumbel_argmax(scores)?;
+                scores[token as usize] = f64::NEG_INFINITY;
+                Some(token)
+            })
+            .collect();
+            assert_eq!(one_by_one.len(), 4, "tokens of probability 0 are never drawn");
+            for width in 0..=6 {
+                assert_eq!(draw(width, false, node), one_by_one[..width.min(4)]);
+            }
+        }
+    }
+
+    /// With replacement draws are independent: pairs follow the product of their probabilities.
+    #[test]
+    fn with_replacement_draws_are_independent() {
+        let n = 40_000u32;
+        let mut pairs = [[0.0f64; 6]; 6];
+        for node in 0..n {
+            let row = draw(2, true, node);
+            pairs[row[0] as usize][row[1] as usize] += 1.0;
+        }
+        let mut chi = 0.0;
+        for (a, row) in pairs.iter().enumerate() {
+            for (b, &count) in row.iter().enumerate() {
+                let expected = f64::from(DIST[a] * DIST[b]) * f64::from(n);
+                if expected == 0.0 {
+                    assert_eq!(count, 0.0);
+                } else {
+                    chi += (count - expected).powi(2) / expected;
+                }
+            }
+        }
+        // 15 degrees of freedom: 37.7 is passed by chance once in a thousand seeds; one shared number per token would
+        // put every pair on the diagonal.
+        assert!(chi < 37.7, "{chi}");
+    }
+
+    #[test]
+    fn a_distribution_that_is_none_is_a_fault() {
+        let mut row = Vec::new();
+        for bad in [f32::NAN, f32::INFINITY, -0.1] {
+            let made = draw_row(&[0.5, bad], key(0), 1, false, 3, &mut row);
+            assert!(matches!(&made, Err(Fault::Draft { depth: 3, why }) if why.contains("token 1")), "{made:?}");
+        }
+        assert!(draw_row(&[0.0; 3], key(0), 2, true, 1, &mut row).is_ok() && row.is_empty());
+    }
+
+    /// Nodes have draws of their own, whatever the order of asking, and keep them.
+    #[test]
+    fn children_do_not_depend_on_the_order_of_asking() {
+        let seq = Seq {
+            slot: 0,
+            request: 1,
+            index: 0,
+            start: 8,
+            root: 0,
+            left: 9,
+            eos: [].as_slice().into(),
+            sampling: Sampling::at(1.0),
+            round: 2,
+        };
+        let batch = Batch { seqs: vec![seq] };
+        let ask = [Ask { depth: 2, width: 2, draw: Draw::Sampled { replace: false } }];
+        let make = |dist: [f32; 6]| {
+            let mut lattice = Lattice::new(6);
+            lattice.begin_seq();
+            for _ in 0..2 {
+                lattice.push_row(&[], false, true);
+                lattice.push_dist(&dist);
+            }
+            Drawn::new(lattice, &batch, &ask, 5)
+        };
+        let at = |node| NodeRef { seq: 0, node, depth: u32::from(node > 0) };
+        let (up, down) = (make(DIST), make(DIST));
+        let forwards: Vec<Vec<Candidate>> = (0..100).map(|n| up.children(at(n)).to_vec()).collect();
+        let backwards: Vec<Vec<Candidate>> = (0..100).rev().map(|n| down.children(at(n)).to_vec()).collect();
+        assert!(forwards.iter().eq(backwards.iter().rev()));
+        assert_eq!(forwards[0].iter().map(|c| c.token).collect::<Vec<_>>(), draw(2, false, 0));
+        assert!(forwards[1..].iter().any(|row| row != &forwards[1]), "nodes of a level share their draws");
+        assert_eq!(up.children(at(7)), forwards[7]);
+        assert_eq!((up.level(0, 1), up.depth(0)), (None, 2));
+        let broken = make([f32::NAN; 6]);
+        assert!(broken.children(at(0)).is_empty());
+        assert!(matches!(broken.fault(0), Some(Fault::Draft { depth: 1, .. })));
+    }
+}

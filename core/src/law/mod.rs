@@ -21,7 +21,7 @@ use crate::tree::{NodeId, ROOT, Tree};
 use chance::{Chance, Keyed, Site};
 
 /// Where a forced verdict comes from.
-pub trait Truth {
+pub trait Truth: Sync {
     /// The token at depth `depth` (1-based) behind the root at absolute position `root` of `request`; `None` when the
     /// trace ends before it. Depth 0 is the root itself.
     fn token(&self, request: u64, root: u32, depth: u32) -> Option<u32>;
