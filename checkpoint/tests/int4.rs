@@ -99,7 +99,7 @@ fn the_config_decides_which_form_a_module_has() {
     let (_dir, weights) = write(&tensors);
     let packed = weights.linear("m.experts.0.up_proj", 4, 64, q).unwrap();
     assert!(matches!(packed, Linear::Int4(_)) && packed.shape() == [4, 64]);
-    assert_eq!(packed.to_f32().unwrap()[1], bf16::from_f32(0.01).to_f32() * -1.0);
+    assert_eq!(packed.to_f32().unwrap()[1], -bf16::from_f32(0.01).to_f32());
     assert!(matches!(weights.linear("self_attn.o_proj", 1, 1, q).unwrap(), Linear::Dense(_)));
     let says = |error: treeline_checkpoint::Error, part: &str| assert!(error.to_string().contains(part), "{error}");
     let dense = weights.linear("m.experts.1.up_proj", 1, 1, q).unwrap_err();

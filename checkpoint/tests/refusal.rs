@@ -217,5 +217,9 @@ fn drafter() {
     refuse(d, "dflash_config.target_layer_ids", json!([1, 61]), "dflash_config.target_layer_ids", "names layer 61");
     refuse(d, "dflash_config.target_layer_ids", json!([1, 1]), "dflash_config.target_layer_ids", "twice");
     refuse(d, "dflash_config.selector_rank", json!(256), "dflash_config.selector_rank", "not a field");
+    refuse(d, "dflash_config.projector_type", json!("domino"), "dflash_config.projector_type", "further layers");
+    refuse(d, "dflash_config.attention_mode", json!("mla"), "dflash_config.attention_mode", "grouped-query");
+    refuse(d, "dflash_config.num_target_layers", json!(60), "dflash_config.num_target_layers", "only 61");
+    refuse(d, "dflash_config.causal", json!(true), "dflash_config.causal", "without a causal mask");
     refuse(d, "attention_bias", json!(true), "attention_bias", "no biases");
 }

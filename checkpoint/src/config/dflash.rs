@@ -138,6 +138,12 @@ impl DflashConfig {
         self.target_layers = ids.into_iter().map(|id| id as usize).collect();
         self.non_causal |= inner.opt_bool("causal")?.is_some();
         inner.only("causal", &json!(false), "a block is drafted without a causal mask")?;
+        // Training frameworks write which member of the family they made.
+        inner.only("projector_type", &json!("dflash"), "the other members of the family have further layers")?;
+        inner.only("attention_mode", &json!("gqa"), "a DFlash drafter has grouped-query attention")?;
+        if let Some(layers) = self.num_target_layers {
+            inner.only("num_target_layers", &json!(layers), "it repeats the field of the same name")?;
+        }
         inner.ignore(&["block_size"]);
         inner.finish()?;
         fields.finish()?;

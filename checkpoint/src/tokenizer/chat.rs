@@ -15,6 +15,9 @@ use crate::json::read_limited;
 /// No public template comes near this size.
 const TEMPLATE_LIMIT: u64 = 4 << 20;
 
+/// Longest tag, without the texts in it; a long condition takes a few hundred.
+const TAG_LIMIT: usize = 4096;
+
 /// Steps after which a template is stopped; a long conversation takes a few thousand.
 const FUEL: u64 = 5_000_000;
 
@@ -113,6 +116,7 @@ impl ChatTemplate {
                 Err(minijinja::Error::new(ErrorKind::InvalidOperation, format!("the template refuses: {message}")))
             },
         );
+        check_tags(&source).map_err(|problem| fail(path, problem))?;
         let dated = source.contains("strftime_now");
         environment.add_template_owned("chat", source).map_err(|e| fail(path, chain(&e)))?;
         Ok(Self { path: path.to_owned(), environment, tokens, dated })
@@ -158,6 +162,34 @@ fn chain(error: &minijinja::Error) -> String {
         cause = e.source();
     }
     text
+}
+
+/// Refuses a tag of more than [`TAG_LIMIT`] bytes, text in quotes left out: the template library's parser recurses over a chain of
+/// operators without a limit of its own.
+fn check_tags(source: &str) -> std::result::Result<(), String> {
+    let bytes = source.as_bytes();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].windows(2).position(|w| w == b"{{" || w == b"{%").map(|i| at + i) {
+        let close: &[u8] = if bytes[start + 1] == b'{' { b"}}" } else { b"%}" };
+        let (mut quote, mut length) = (None, 0);
+        at = start + 2;
+        while at < bytes.len() && (quote.is_some() || !bytes[at..].starts_with(close)) {
+            match (quote, bytes[at]) {
+                (Some(_), b'\\') => at += 1,
+                (Some(open), byte) if byte == open => quote = None,
+                (Some(_), _) => {}
+                (None, byte @ (b'"' | b'\'')) => quote = Some(byte),
+                (None, _) => length += 1,
+            }
+            at += 1;
+        }
+        if length > TAG_LIMIT {
+            let line = 1 + bytes[..start].iter().filter(|b| **b == b'\n').count();
+            return Err(format!("line {line}: a tag of more than {TAG_LIMIT} bytes beside its texts"));
+        }
+        at = at.min(bytes.len());
+    }
+    Ok(())
 }
 
 /// Writes a value as Python's Jinja does: `None`, `True` and `False` differ from Rust's.

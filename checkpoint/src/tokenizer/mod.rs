@@ -62,6 +62,7 @@ impl Tokenizer {
     /// # Errors
     /// Bytes that are no tokenizer.
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self> {
+        let added = special::Added::read(bytes, path)?;
         // The library trusts its file in places: a damaged one may panic inside it.
         let built = guarded(path, || tokenizers::Tokenizer::from_bytes(bytes))?;
         let mut inner = built.map_err(|e| fail(path, format!("not a tokenizer: {e}")))?;
@@ -72,7 +73,7 @@ impl Tokenizer {
         if size == 0 {
             return Err(fail(path, "has no tokens"));
         }
-        special::check_added(bytes, path, |token| inner.token_to_id(token))?;
+        added.check(path, |token| inner.token_to_id(token))?;
         Ok(Self { path: path.to_owned(), inner, size, eos: Vec::new() })
     }
 

@@ -58,8 +58,9 @@ pub(super) fn eos(dir: &Path, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     Ok(ids)
 }
 
+/// The `added_tokens` of a tokenizer.json.
 #[derive(Deserialize)]
-struct AddedTokens {
+pub(super) struct Added {
     #[serde(default)]
     added_tokens: Vec<AddedToken>,
 }
@@ -70,20 +71,25 @@ struct AddedToken {
     content: String,
 }
 
-/// Checks that every added token got the id that the file gives it: the library numbers them itself, in the order of the file.
-pub(super) fn check_added(bytes: &[u8], path: &Path, id: impl Fn(&str) -> Option<u32>) -> Result<()> {
-    let file: AddedTokens =
-        serde_json::from_slice(bytes).map_err(|source| Error::Json { path: path.to_owned(), source })?;
-    for token in file.added_tokens {
-        let got = id(&token.content);
-        if got != Some(token.id) {
-            let got = got.map_or("none".to_owned(), |id| id.to_string());
-            let problem = format!(
-                "added token `{}` has id {}, but its place in the file gives it {got}: number added tokens on from the vocabulary",
-                token.content, token.id
-            );
-            return Err(fail(path, problem));
-        }
+impl Added {
+    /// Also proves that the file is JSON at all, which the library in places takes for granted.
+    pub(super) fn read(bytes: &[u8], path: &Path) -> Result<Self> {
+        serde_json::from_slice(bytes).map_err(|source| Error::Json { path: path.to_owned(), source })
     }
-    Ok(())
+
+    /// Checks that every added token got the id that the file gives it: the library numbers them itself, in the order of the file.
+    pub(super) fn check(self, path: &Path, id: impl Fn(&str) -> Option<u32>) -> Result<()> {
+        for token in self.added_tokens {
+            let got = id(&token.content);
+            if got != Some(token.id) {
+                let got = got.map_or("none".to_owned(), |id| id.to_string());
+                let problem = format!(
+                    "added token `{}` has id {}, but its place in the file gives it {got}: number added tokens on from the vocabulary",
+                    token.content, token.id
+                );
+                return Err(fail(path, problem));
+            }
+        }
+        Ok(())
+    }
 }
