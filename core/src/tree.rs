@@ -6,59 +6,19 @@
 
 mod working;
 
+mod builder;
+mod error;
+
+pub use builder::TreeBuilder;
+pub use error::TreeError;
+
 use crate::mask::AncestorMask;
-use thiserror::Error;
 
 /// Index of a node in its tree; 0 is the root.
 pub type NodeId = u32;
 
 /// The root's index.
 pub const ROOT: NodeId = 0;
-
-/// Why a node was not added, or why a tree read from elsewhere is not one.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum TreeError {
-    /// The parent is not in the tree (yet).
-    #[error("node {node}: parent {parent} is not before it in the tree")]
-    Parent {
-        /// The node that was to be added.
-        node: u32,
-        /// The parent it named.
-        parent: u32,
-    },
-    /// The tree holds as many nodes as it may.
-    #[error("the tree is full: its budget is {budget} nodes")]
-    Full {
-        /// The most nodes allowed, the root left out.
-        budget: u32,
-    },
-    /// The node would lie deeper than allowed.
-    #[error("depth {depth} is beyond the limit of {limit}")]
-    TooDeep {
-        /// Depth that the node would have.
-        depth: u32,
-        /// Deepest allowed.
-        limit: u32,
-    },
-    /// Two siblings carry the same token, so the walk could not tell them apart.
-    #[error("node {parent} has two children with token {token}")]
-    Duplicate {
-        /// The parent.
-        parent: u32,
-        /// The token that occurs twice.
-        token: u32,
-    },
-    /// A stored depth does not follow from the parents.
-    #[error("node {node} claims depth {depth}, its parent says {expected}")]
-    Depth {
-        /// The node.
-        node: u32,
-        /// What it claims.
-        depth: u32,
-        /// What follows from its parent.
-        expected: u32,
-    },
-}
 
 /// A draft tree. Scores are cumulative log-probabilities of the path (f32 per edge, summed in f64 from the root).
 #[derive(Debug, Clone)]
@@ -325,38 +285,4 @@ fn check_arrays(parents: &[u32], depths: &[u32]) -> Result<(), TreeError> {
         }
     }
     Ok(())
-}
-
-/// What a policy's author draws a tree with: pushes ranked candidates and keeps the score for them.
-#[derive(Debug)]
-pub struct TreeBuilder<'t> {
-    tree: &'t mut Tree,
-}
-
-impl<'t> TreeBuilder<'t> {
-    /// Builds on `tree`, which keeps its root and limits.
-    pub fn new(tree: &'t mut Tree) -> Self {
-        Self { tree }
-    }
-
-    /// Adds candidate number `rank` under `parent`; its score is the parent's plus `candidate.logp`.
-    ///
-    /// # Errors
-    /// As [`Tree::push`].
-    pub fn add(&mut self, parent: NodeId, rank: u32, candidate: crate::draft::Candidate) -> Result<NodeId, TreeError> {
-        let above = self.tree.scores.get(parent as usize).copied().unwrap_or(0.0);
-        self.tree.push(parent, candidate.token, rank, above + f64::from(candidate.logp))
-    }
-
-    /// Nodes that may still be added.
-    #[must_use]
-    pub fn left(&self) -> u32 {
-        self.tree.capacity - self.tree.nodes()
-    }
-
-    /// The tree so far.
-    #[must_use]
-    pub fn tree(&self) -> &Tree {
-        self.tree
-    }
 }

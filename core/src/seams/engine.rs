@@ -1,0 +1,150 @@
+//! What runs the models.
+
+use super::policy::Program;
+use crate::batch::{Batch, Request};
+use crate::draft::{Ask, DraftView, NodeRef};
+use crate::error::{Error, Fault};
+use crate::forest::Forest;
+use crate::law::Law;
+use crate::log::{Phase, PhaseTimes, RoundLog};
+
+/// Proposes tokens.
+pub trait Drafter {
+    /// What the target hands over after each commit (hidden features by slot).
+    type Features;
+    /// The round's drafts.
+    type Drafts: DraftView;
+
+    /// Drafts for every sequence of `batch`; `ask` has one entry a sequence, depth 0 = skip. One sequence's failure is
+    /// recorded in the drafts ([`DraftView::fault`]).
+    ///
+    /// # Errors
+    /// Only what ends the whole run.
+    fn draft(&mut self, batch: &Batch, features: &Self::Features, ask: &[Ask]) -> Result<Self::Drafts, Error>;
+
+    /// One forward for a wave of nodes over all requests; afterwards their children can be read. Block drafters do
+    /// nothing.
+    ///
+    /// # Errors
+    /// Only what ends the whole run.
+    fn expand(
+        &mut self,
+        drafts: &mut Self::Drafts,
+        batch: &Batch,
+        forest: &Forest,
+        wave: &[NodeRef],
+    ) -> Result<(), Error>;
+}
+
+/// Runs the target over the trees and commits what was accepted.
+pub trait Verifier {
+    /// As the drafter's.
+    type Features;
+    /// The outcome of a pass; opaque, since it may stay on a device.
+    type Verdict;
+
+    /// One target forward over all rows of `forest`, judged by `law`.
+    ///
+    /// # Errors
+    /// Only what ends the whole run; one sequence's failure is part of the verdict.
+    fn verify(
+        &mut self,
+        batch: &Batch,
+        forest: &Forest,
+        drafts: &dyn DraftView,
+        law: &Law<'_>,
+    ) -> Result<Self::Verdict, Error>;
+
+    /// Gathers the KV rows of the accepted paths, writes the features of the next draft, and pushes one result per
+    /// sequence, in batch order, to `log.results` (a sequence with [`Forest::fault`] gets that fault), and the distinct
+    /// experts to `log.experts`.
+    ///
+    /// # Errors
+    /// Only what ends the whole run.
+    fn commit(
+        &mut self,
+        batch: &Batch,
+        forest: &Forest,
+        verdict: Self::Verdict,
+        features: &mut Self::Features,
+        log: &mut RoundLog,
+    ) -> Result<(), Error>;
+}
+
+/// Where the admission of a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admit {
+    /// A chunk of the prompt was processed; call again.
+    More,
+    /// The prompt is in the cache and the first token is chosen: it is the root at position `start` (= prompt length).
+    Done {
+        /// The first token of the response.
+        root: u32,
+        /// Its absolute position.
+        start: u32,
+    },
+}
+
+/// What an engine and its drafter can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// Sequences that it can hold at once.
+    pub slots: u32,
+    /// Positions per sequence, prompt included.
+    pub context: u32,
+    /// Tokens of the vocabulary.
+    pub vocab: u32,
+    /// Deepest level that the drafter reaches.
+    pub depth: u32,
+    /// Most ranks per row.
+    pub width: u32,
+    /// Whether candidates depend on the path (an autoregressive drafter) or on depth alone (a block drafter).
+    pub conditional: bool,
+    /// Whether the drafter can give its full distribution and drawn candidates.
+    pub draws: bool,
+}
+
+/// A drafter and a verifier over one set of slots.
+pub trait Engine {
+    /// The verifier.
+    type V: Verifier;
+    /// The drafter.
+    type D: Drafter<Features = <Self::V as Verifier>::Features>;
+
+    /// What it can do.
+    fn info(&self) -> EngineInfo;
+
+    /// Takes the next chunk of `request`'s prompt into `slot`; the first call for a free slot starts it.
+    ///
+    /// # Errors
+    /// A [`Fault`] of this request; the slot is free again then.
+    fn admit(&mut self, slot: u32, request: &Request, law: &Law<'_>) -> Result<Admit, Fault>;
+
+    /// Frees a slot.
+    fn release(&mut self, slot: u32);
+
+    /// Drafter, verifier and the features that pass between them.
+    fn parts(&mut self) -> (&mut Self::D, &mut Self::V, &mut <Self::V as Verifier>::Features);
+
+    /// Runs a whole round on the device for a policy that publishes a [`Program`]; `false` = not fused, run it staged.
+    ///
+    /// # Errors
+    /// Only what ends the whole run.
+    fn fused(
+        &mut self,
+        _batch: &Batch,
+        _program: &Program,
+        _law: &Law<'_>,
+        _log: &mut RoundLog,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// A phase begins; an engine with a clock charges the time since the last mark to the phase before.
+    fn mark(&mut self, _phase: Phase) {}
+
+    /// Times since the last call, where there is a clock.
+    fn take_times(&mut self) -> Option<PhaseTimes> {
+        None
+    }
+}
