@@ -1,5 +1,78 @@
 //! Runs an experiment: cells, their figures, and the folder that they are left in.
+//!
+//! A *cell* is one policy at one budget, temperature and concurrency; plain decoding is one more per temperature and
+//! concurrency, the baseline of `speedup`. Cells run side by side over shared weights, each with an engine of its own. What
+//! a cell measured is on disk before the next one starts, so a run that is killed goes on where it stopped.
 
+mod calibrate;
+mod cell;
+mod cpu;
+mod execute;
+mod figures;
 mod files;
+mod gauge;
+mod machine;
+mod manifest;
+mod observations;
+mod plan;
+mod progress;
+mod record;
+mod rounds;
+mod sim;
+mod source;
+mod summary;
+mod warnings;
+mod watched;
+mod workload;
+
+pub use calibrate::{ROWS, calibrate};
+pub use record::{RecordOptions, record_trace};
+pub use warnings::RunWarning;
 
 pub(crate) use files::write_atomic;
+
+use crate::config::{Backend, Experiment};
+use crate::results::{CellDetail, Summary};
+use std::path::PathBuf;
+use treeline_policies::Registry;
+
+/// How a run is carried out; nothing here changes a figure.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// The run folder; `None` = `runs/<name>-<time>` below the working folder.
+    pub out: Option<PathBuf>,
+    /// Whether to keep the cells that the folder holds already. Without it an existing run is not touched.
+    pub resume: bool,
+    /// No progress on stderr.
+    pub quiet: bool,
+    /// A run folder whose logged observations stand in for the clock, for policies that read measured time.
+    pub replay_observations: Option<PathBuf>,
+}
+
+/// What a run leaves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The run folder.
+    pub dir: PathBuf,
+    /// `summary.json`.
+    pub summary: Summary,
+    /// `cells/*.json`, in the order of the summary's cells.
+    pub details: Vec<CellDetail>,
+    /// Cells that failed: label and why. The others finished.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Runs every cell of `experiment` and writes the run folder.
+///
+/// # Errors
+/// Models, prompts or a trace that cannot be read; a policy that backend and law cannot serve (before anything runs); a
+/// folder that holds another run; the file system. A cell that fails is part of the [`Outcome`].
+pub fn run(experiment: &Experiment, registry: &Registry, options: &Options) -> anyhow::Result<Outcome> {
+    match &experiment.backend {
+        Backend::Cpu(live) => execute::execute(&cpu::CpuSource::load(experiment, live)?, experiment, registry, options),
+        Backend::Sim(replay) => execute::execute(&sim::SimSource::load(replay)?, experiment, registry, options),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Columns in memory and their way into a row group.
 
 use parquet::basic::{Repetition, Type as Physical};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath};
@@ -16,8 +16,6 @@ pub(crate) enum Column {
     U64(Vec<u64>),
     /// Strings.
     Text(Vec<String>),
-    /// Truth values.
-    Bool(Vec<bool>),
     /// Unsigned 32-bit numbers that may be absent.
     MaybeU32(Vec<Option<u32>>),
     /// Double-precision numbers that may be absent.
@@ -39,7 +37,6 @@ impl Column {
             Self::U32(_) => ("required", "int32", " (INTEGER(32,false))"),
             Self::U64(_) => ("required", "int64", " (INTEGER(64,false))"),
             Self::Text(_) => ("required", "binary", " (STRING)"),
-            Self::Bool(_) => ("required", "boolean", ""),
             Self::MaybeU32(_) => ("optional", "int32", " (INTEGER(32,false))"),
             Self::MaybeF64(_) => ("optional", "double", ""),
             Self::MaybeText(_) => ("optional", "binary", " (STRING)"),
@@ -80,7 +77,6 @@ pub(crate) fn write_group<W: Write + Send>(
             Column::U32(v) => write!(Int32Type, bits(v), None, None),
             Column::U64(v) => write!(Int64Type, v.iter().map(|&x| x as i64).collect::<Vec<_>>(), None, None),
             Column::Text(v) => write!(ByteArrayType, texts(v), None, None),
-            Column::Bool(v) => write!(BoolType, v[..], None, None),
             Column::MaybeU32(v) => {
                 let values: Vec<i32> = v.iter().flatten().map(|&x| x as i32).collect();
                 write!(Int32Type, values, Some(&present(v)), None)

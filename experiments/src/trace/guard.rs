@@ -28,6 +28,11 @@ pub(super) fn envelope(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the file is whole as far as its envelope tells.
+pub(crate) fn envelope_holds(bytes: &[u8]) -> bool {
+    envelope(bytes).is_ok()
+}
+
 /// Rows, column chunks and pages.
 pub(super) fn check(bytes: &[u8], metadata: &ParquetMetaData) -> Result<(), String> {
     let length = bytes.len() as u64;

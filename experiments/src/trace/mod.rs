@@ -37,6 +37,7 @@ mod write;
 pub(crate) use columns::{Column, schema, write_group};
 pub use edit::{narrow, ranks_only};
 pub use error::TraceFileError;
+pub(crate) use guard::envelope_holds;
 pub use info::{Info, info};
 pub use read::read;
 pub use write::write;

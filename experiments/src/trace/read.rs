@@ -20,9 +20,9 @@ pub fn read(path: &Path) -> Result<Trace, TraceFileError> {
     let bytes = std::fs::read(path).map_err(|e| TraceFileError::io(path, e))?;
     let file = File::open(path).map_err(|e| TraceFileError::io(path, e))?;
     let content = |why: String| TraceFileError::content(path, why);
-    match seal::sealed(&bytes) {
-        Some(false) => return Err(content("is damaged: its length or checksum is not what was written".into())),
-        Some(true) | None => {}
+    // A file of another writer has no seal.
+    if seal::sealed(&bytes) == Some(false) {
+        return Err(content("is damaged: its length or checksum is not what was written".into()));
     }
     // Decoders of foreign files meet bytes that no checksum vouches for; a panic of theirs is an error of the file.
     let decoded = std::panic::catch_unwind(|| decode(&bytes, file));

@@ -1,0 +1,115 @@
+//! One cell, from a fresh engine to its figures.
+
+use super::figures::{Measured, detail};
+use super::gauge::Gauge;
+use super::observations::Observations;
+use super::plan::CellSpec;
+use super::rounds::RoundRow;
+use super::source::{Capped, Source};
+use super::watched::Watched;
+use crate::config::Experiment;
+use crate::results::CellDetail;
+use anyhow::Context as _;
+use std::path::Path;
+use treeline_core::{Engine, Request, RunSetup, StepCost, run};
+use treeline_policies::Registry;
+
+/// Tokens of the warm-up response: its verify steps touch every buffer and weight once.
+const WARM_TOKENS: u32 = 4;
+/// Id of the warm-up request: no request of a workload has it.
+const WARM_ID: u64 = u64::MAX;
+
+/// What a cell leaves.
+pub(super) struct Finished {
+    /// Figures.
+    pub detail: CellDetail,
+    /// Rows of `rounds.parquet`.
+    pub rows: Vec<RoundRow>,
+    /// Times that the policy saw, where it reads them.
+    pub observations: Option<Observations>,
+}
+
+/// What all cells of a run share.
+pub(super) struct Bench<'r, S> {
+    /// Engines and requests.
+    pub source: &'r S,
+    /// The experiment.
+    pub experiment: &'r Experiment,
+    /// Policies.
+    pub registry: &'r Registry,
+    /// Cells that run side by side, at most.
+    pub side_by_side: usize,
+    /// Where logged observations are played back from.
+    pub playback: Option<&'r Path>,
+}
+
+impl<S: Source> Bench<'_, S> {
+    /// Runs a cell; `progress` hears of every round's tokens.
+    ///
+    /// # Errors
+    /// What ends the whole cell; a cell of which no request finished.
+    pub fn run(&self, spec: &CellSpec, progress: &dyn Fn(u32)) -> anyhow::Result<Finished> {
+        let facts = self.source.facts();
+        let mut engine =
+            Capped { inner: self.source.engine(spec.concurrency)?, width: facts.width, depth: facts.depth };
+        let info = engine.info();
+        let limits = spec.limits(info.width, info.depth);
+        let requests = self.source.requests(spec.temperature);
+        if facts.clock {
+            self.warm_up(spec, &mut engine, &requests)?;
+        }
+        let mut policy = spec.policy(self.registry, &limits)?;
+        let mut observations = self.observations(spec, policy.needs(&limits).time)?;
+        let mut gauge = Gauge::new(self.source, &spec.key, self.experiment.record, !info.conditional);
+        let responses = {
+            let width = if info.conditional { 0 } else { info.width };
+            let mut watched = Watched::new(&mut *policy, width, observations.as_mut());
+            let law = self.source.law(spec.temperature);
+            let setup = RunSetup { budget: spec.budget, concurrency: spec.concurrency, law: &law, cost: self.cost() };
+            // What the clock holds of the warm-up is nobody's.
+            let _ = engine.take_times();
+            run(&mut engine, &mut watched, &requests, &setup, &mut |view| {
+                gauge.add(view);
+                progress(view.log.tokens());
+            })?
+        };
+        if let Some(o) = &observations {
+            anyhow::ensure!(!o.exhausted, "the run has more rounds than observations were logged: another experiment?");
+        }
+        let prompts: Vec<u32> = requests.iter().map(|r| r.prompt.len() as u32).collect();
+        gauge.finish(&prompts, &responses);
+        if !responses.iter().any(|r| r.end.is_ok()) {
+            let fault = responses.iter().find_map(|r| r.end.as_ref().err());
+            let why = fault.map_or_else(|| "there is none".to_owned(), ToString::to_string);
+            anyhow::bail!("no request finished; the first one: {why}");
+        }
+        let rows = std::mem::take(&mut gauge.rows);
+        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side };
+        let detail = detail(self.source, self.experiment, spec, &measured);
+        Ok(Finished { detail, rows, observations })
+    }
+
+    fn cost(&self) -> Option<&dyn StepCost> {
+        self.experiment.cost.as_ref().map(|c| &c.curve as &dyn StepCost)
+    }
+
+    fn observations(&self, spec: &CellSpec, needed: bool) -> anyhow::Result<Option<Observations>> {
+        match (needed, self.playback) {
+            (false, _) => Ok(None),
+            (true, None) => Ok(Some(Observations::default())),
+            (true, Some(dir)) => Observations::load(dir, &spec.key).map(Some),
+        }
+    }
+
+    /// A few steps with a policy of the same kind that is thrown away.
+    fn warm_up(&self, spec: &CellSpec, engine: &mut Capped<S::Engine>, requests: &[Request]) -> anyhow::Result<()> {
+        let Some(first) = requests.first() else { return Ok(()) };
+        let info = engine.info();
+        let warm = Request { id: WARM_ID, max_new: WARM_TOKENS.min(first.max_new), ..first.clone() };
+        let mut policy = spec.policy(self.registry, &spec.limits(info.width, info.depth))?;
+        let law = self.source.law(spec.temperature);
+        let setup = RunSetup { budget: spec.budget, concurrency: spec.concurrency, law: &law, cost: self.cost() };
+        run(engine, &mut *policy, &[warm], &setup, &mut |_| {}).context("warm-up")?;
+        Ok(())
+    }
+}

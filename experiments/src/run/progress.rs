@@ -1,0 +1,119 @@
+//! Progress on stderr: a bar with the time left on a terminal, a line per cell elsewhere.
+
+use crate::results::CellDetail;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How far a run is, in tokens: the only measure that a cell knows of its own end.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    begun: Instant,
+    total: u64,
+    tokens: AtomicU64,
+    cells: usize,
+    finished: Mutex<usize>,
+}
+
+/// One cell's part.
+pub(super) struct CellProgress<'p> {
+    run: &'p Progress,
+    work: u64,
+    seen: AtomicU64,
+}
+
+impl Progress {
+    /// `finished` of `cells` are there already; `total` tokens, at the most, are to come.
+    pub fn new(cells: usize, finished: usize, total: u64, quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (terminal && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(5));
+            // The template is fixed, so it cannot be refused; the default bar is no loss.
+            let style = ProgressStyle::with_template("{msg} {bar:30} {percent:>3} %  {elapsed} gone, {eta} left");
+            if let Ok(style) = style {
+                bar.set_style(style);
+            }
+            bar.set_message(format!("{finished}/{cells}"));
+            bar.enable_steady_tick(Duration::from_millis(500));
+            bar
+        });
+        Self {
+            bar,
+            lines: !terminal && !quiet,
+            begun: Instant::now(),
+            total,
+            tokens: AtomicU64::new(0),
+            cells,
+            finished: Mutex::new(finished),
+        }
+    }
+
+    /// A cell of at most `work` tokens begins.
+    pub fn cell(&self, work: u64) -> CellProgress<'_> {
+        CellProgress { run: self, work, seen: AtomicU64::new(0) }
+    }
+
+    fn add(&self, tokens: u64) {
+        self.tokens.fetch_add(tokens, Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.inc(tokens);
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Time left if the rest goes as what is done went.
+    fn left(&self) -> Option<Duration> {
+        let done = self.tokens.load(Relaxed);
+        let rest = self.total.saturating_sub(done);
+        (done > 0 && rest > 0).then(|| self.begun.elapsed().mul_f64(rest as f64 / done as f64))
+    }
+}
+
+impl CellProgress<'_> {
+    /// A round gave so many tokens.
+    pub fn tokens(&self, tokens: u32) {
+        self.seen.fetch_add(u64::from(tokens), Relaxed);
+        self.run.add(u64::from(tokens));
+    }
+
+    /// The cell ended, maybe short of the most that it could give.
+    pub fn done(&self, label: &str, result: Result<&CellDetail, &String>) {
+        let outcome = match result {
+            Ok(d) => d.cell.tau.map_or_else(|| "done".to_owned(), |tau| format!("τ {tau:.2}")),
+            Err(why) => format!("failed: {why}"),
+        };
+        self.close(label, &outcome, result.is_err());
+    }
+
+    /// The same for a part that has no figures.
+    pub fn ended(&self, label: &str) {
+        self.close(label, "done", false);
+    }
+
+    fn close(&self, label: &str, outcome: &str, failed: bool) {
+        self.run.add(self.work.saturating_sub(self.seen.load(Relaxed)));
+        // A panic between lock and unlock is impossible: nothing in between panics.
+        let mut finished = self.run.finished.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *finished += 1;
+        let count = format!("{}/{}", *finished, self.run.cells);
+        if let Some(bar) = &self.run.bar {
+            bar.set_message(count);
+            if failed {
+                bar.println(format!("{label}: {outcome}"));
+            }
+        } else if self.run.lines {
+            let left = self.run.left().map_or_else(String::new, |t| format!(" (about {} s left)", t.as_secs().max(1)));
+            // Progress that cannot be shown is no reason to stop.
+            let _ = writeln!(std::io::stderr(), "{count}: {label}: {outcome}{left}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `summary.json`: cells with their speed-ups, and the warnings.
+
+use super::plan::PLAIN;
+use super::warnings::{RunWarning, lines};
+use crate::results::{Cell, CellDetail, Comparison, SCHEMA_VERSION, Summary};
+use treeline_core::metrics::{Tpot, speedup};
+
+/// Adds each cell's speed-up over plain decoding at the same temperature and concurrency.
+pub(super) fn add_speedups(details: &mut [CellDetail]) {
+    let base: Vec<(f64, u32, Tpot)> = details
+        .iter()
+        .filter(|d| d.cell.policy == PLAIN)
+        .map(|d| (d.cell.temperature, d.cell.concurrency, tpot(d)))
+        .collect();
+    for detail in details.iter_mut() {
+        let Cell { temperature, concurrency, .. } = detail.cell;
+        let plain = base.iter().find(|b| b.0 == temperature && b.1 == concurrency);
+        detail.cell.speedup = plain.and_then(|b| speedup(&b.2, &tpot(detail)).ok()).filter(|s| s.is_finite());
+    }
+}
+
+/// Time per token of one user, from the cell's own rate.
+fn tpot(detail: &CellDetail) -> Tpot {
+    let tokens: u64 = detail.per_request.iter().map(|r| r.tokens).sum();
+    let user_ms = detail.cell.tok_s_user.map_or(0.0, |rate| tokens as f64 / rate * 1e3);
+    Tpot { user_ms, tokens, concurrency: detail.cell.concurrency }
+}
+
+/// The summary of finished cells.
+pub(super) fn summary(name: &str, details: &[CellDetail], warnings: &[RunWarning]) -> Summary {
+    Summary {
+        schema_version: SCHEMA_VERSION,
+        experiment: name.to_owned(),
+        cells: details.iter().map(|d| d.cell.clone()).collect(),
+        comparison: Comparison::default(),
+        warnings: lines(warnings, details),
+    }
+}
