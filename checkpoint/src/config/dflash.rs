@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::common::{common, layer_count};
 use super::rope::AmplitudeRule;
-use super::{
-    AttentionFactor, CONFIG_LIMIT, FactorSource, Family, Gqa, Rope, TargetConfig, common, gqa, layer_count, rope,
-};
+use super::{AttentionFactor, CONFIG_LIMIT, FactorSource, Family, Gqa, Rope, TargetConfig, gqa, rope};
 use crate::error::{Error, Result};
 use crate::json::{Fields, parse, read_limited};
 

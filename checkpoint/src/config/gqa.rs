@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::common::{common, layer_count};
 use super::rope::AmplitudeRule;
-use super::{Attention, Family, Ffn, Gqa, Layer, Moe, Router, TargetConfig, common, eos, layer_count, quant, rope};
+use super::{Attention, Family, Ffn, Gqa, Layer, Moe, Router, TargetConfig, eos, quant, rope};
 use crate::error::Result;
 use crate::json::Fields;
 

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::common::{self, common, layer_count};
 use super::rope::AmplitudeRule;
-use super::{Attention, Family, Ffn, Layer, Mla, Moe, Router, TargetConfig, common, eos, layer_count, quant, rope};
+use super::{Attention, Family, Ffn, Layer, Mla, Moe, Router, TargetConfig, eos, quant, rope};
 use crate::error::Result;
 use crate::json::Fields;
 
@@ -30,8 +31,8 @@ pub(super) fn read_nested(outer: Fields<'_>) -> Result<TargetConfig> {
         return Err(outer.error("text_config", "missing: kimi_k25 keeps its text model there"));
     };
     outer.ignore(VISION);
-    outer.ignore(super::IGNORED);
-    outer.ignore(super::BASE_CLASS);
+    outer.ignore(common::IGNORED);
+    outer.ignore(common::BASE_CLASS);
     outer.only("architectures", &json!(["KimiK25ForConditionalGeneration"]), "it is the class of kimi_k25")?;
     outer.only("is_encoder_decoder", &json!(false), "a decoder is built")?;
     let (inner, name) = (text.get("model_type"), text.name("model_type"));
