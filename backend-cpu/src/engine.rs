@@ -20,6 +20,23 @@ pub struct EngineSettings {
     pub chunk: u32,
 }
 
+impl EngineSettings {
+    /// Refuses sizes that cannot work with models of at most `most` positions; called before anything is allocated.
+    pub(crate) fn check(&self, most: usize) -> Result<()> {
+        let refuse = |key, problem: String| Err(CpuError::Setting { key, problem });
+        if self.slots == 0 || self.slots > 4096 {
+            return refuse("slots", format!("is {}; it must be from 1 to 4096", self.slots));
+        }
+        if self.chunk == 0 {
+            return refuse("chunk", "is 0: a prompt would never be processed".into());
+        }
+        if self.context < 2 || self.context as usize > most {
+            return refuse("context", format!("is {}; this pair takes from 2 to {most} positions", self.context));
+        }
+        Ok(())
+    }
+}
+
 impl Default for EngineSettings {
     fn default() -> Self {
         Self { slots: 1, context: 2048, chunk: 64 }
@@ -55,22 +72,11 @@ pub(crate) struct Draft {
 }
 
 impl CpuEngine {
-    pub(crate) fn new(target: Arc<Model>, draft: Draft, settings: EngineSettings) -> Result<Self> {
-        let refuse = |key, problem: String| Err(CpuError::Setting { key, problem });
-        if settings.slots == 0 || settings.slots > 4096 {
-            return refuse("slots", format!("is {}; it must be from 1 to 4096", settings.slots));
-        }
-        if settings.chunk == 0 {
-            return refuse("chunk", "is 0: a prompt would never be processed".into());
-        }
-        let most = target.config().max_positions;
-        if settings.context < 2 || settings.context as usize > most {
-            return refuse("context", format!("is {}; this target takes from 2 to {most} positions", settings.context));
-        }
+    pub(crate) fn new(target: Arc<Model>, draft: Draft, settings: EngineSettings) -> Self {
         let slots = settings.slots as usize;
         let vocab = target.config().vocab as u32;
         let features = CpuFeatures::new(slots, draft.taps.len() * target.config().hidden);
-        Ok(Self {
+        Self {
             info: EngineInfo {
                 slots: settings.slots,
                 context: settings.context,
@@ -85,7 +91,7 @@ impl CpuEngine {
             drafter: CpuDrafter { kind: draft.kind, seed: 0 },
             features,
             taken: vec![None; slots],
-        })
+        }
     }
 
     /// Slots that no request holds; all of them after a run.

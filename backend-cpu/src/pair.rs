@@ -125,6 +125,12 @@ impl CpuPair {
     /// # Errors
     /// [`CpuError::Setting`] for sizes that cannot work.
     pub fn engine(&self, settings: EngineSettings) -> Result<CpuEngine> {
+        let most = match &self.drafter {
+            Drafter::None | Drafter::NGram { .. } => usize::MAX,
+            Drafter::Dflash(model) => model.config.max_positions,
+            Drafter::Autoregressive(model, _) => model.config().max_positions,
+        };
+        settings.check(most.min(self.target.config().max_positions))?;
         let (target, slots) = (self.target.clone(), settings.slots as usize);
         let conditional = |kind, depth| Draft { kind, taps: Vec::new(), depth, conditional: true, draws: true };
         let draft = match &self.drafter {
@@ -144,6 +150,20 @@ impl CpuPair {
                 conditional(Kind::NGram(NGram::new(vocab, *order as usize, slots)), *depth)
             }
         };
-        CpuEngine::new(target, draft, settings)
+        Ok(CpuEngine::new(target, draft, settings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Engines move between threads, pairs are shared by them.
+    #[test]
+    fn engines_can_run_on_any_thread() {
+        fn send<T: Send>() {}
+        fn share<T: Send + Sync>() {}
+        send::<CpuEngine>();
+        share::<CpuPair>();
     }
 }

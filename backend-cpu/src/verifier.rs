@@ -112,6 +112,14 @@ impl CpuVerifier {
         self.model.logits(roots, count, &mut self.norm, out);
     }
 
+    /// Why a tree is not verified: its own fault, or a token that the model has no row for.
+    fn unusable(&self, forest: &Forest, at: usize) -> Option<Fault> {
+        let vocab = self.model.config().vocab as u32;
+        let outside = || forest.tree(at).tokens().iter().find(|t| **t >= vocab);
+        let fault = |token| Fault::Policy(format!("token {token} of the tree is outside the vocabulary of {vocab}"));
+        forest.fault(at).cloned().or_else(|| outside().map(fault))
+    }
+
     /// Tapped outputs of one row of the last pass.
     pub(crate) fn row_taps(&self, row: usize) -> &[f32] {
         let width = self.taps.len() * self.model.config().hidden;
@@ -142,7 +150,7 @@ impl Verifier for CpuVerifier {
         let mut first = Vec::with_capacity(batch.len());
         for (at, seq) in batch.iter().enumerate() {
             first.push(self.plan.len());
-            if forest.fault(at).is_none() {
+            if self.unusable(forest, at).is_none() {
                 let tree = forest.tree(at);
                 self.plan.tree(seq.slot as usize, seq.start as usize, tree.tokens(), tree.parents(), tree.depths());
             }
@@ -159,8 +167,8 @@ impl Verifier for CpuVerifier {
         let mut results = Vec::with_capacity(batch.len());
         let (mut span, mut late) = (0, Duration::ZERO);
         for (at, seq) in batch.iter().enumerate() {
-            if let Some(fault) = forest.fault(at) {
-                results.push(Err(fault.clone()));
+            if let Some(fault) = self.unusable(forest, at) {
+                results.push(Err(fault));
                 continue;
             }
             let tree = forest.tree(at);

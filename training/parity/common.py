@@ -52,6 +52,7 @@ class Weights:
         folder.mkdir(parents=True, exist_ok=True)
         save_file({prefix + k: v.contiguous() for k, v in self.tensors.items()}, folder / "model.safetensors",
                   metadata={"format": "pt"})
+        (folder / "model.safetensors").chmod(0o644)
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 

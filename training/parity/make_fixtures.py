@@ -85,6 +85,10 @@ def gqa_weights(cfg, seed, qk_norm=True):
         w.linear(f"{a}.k_proj", cfg["num_key_value_heads"] * d, h)
         w.linear(f"{a}.v_proj", cfg["num_key_value_heads"] * d, h)
         w.linear(f"{a}.o_proj", h, cfg["num_attention_heads"] * d)
+        if cfg["attention_bias"]:
+            for name, size in (("q", cfg["num_attention_heads"] * d), ("k", cfg["num_key_value_heads"] * d),
+                               ("v", cfg["num_key_value_heads"] * d), ("o", h)):
+                w.normal(f"{a}.{name}_proj.bias", size, std=0.3)
         if qk_norm:
             w.norm(f"{a}.q_norm", d)
             w.norm(f"{a}.k_norm", d)
@@ -153,6 +157,7 @@ def expectations(model, seed, plain=96):
 def write(folder, out):
     save_file({k: v.to(torch.float32 if v.is_floating_point() else torch.int32).contiguous() for k, v in out.items()},
               folder / "expected.safetensors")
+    (folder / "expected.safetensors").chmod(0o644)
 
 
 def target(name, config, config_class, model_class, weights, seed):
@@ -217,7 +222,7 @@ def main():
                 rope_scaling=None, attention_bias=False, tie_word_embeddings=True, use_sliding_window=False,
                 sliding_window=None, max_window_layers=4, torch_dtype="bfloat16", bos_token_id=0, eos_token_id=1)
     qwen3 = target("qwen3", qwen, Qwen3Config, Qwen3ForCausalLM, gqa_weights(qwen, 40), 41)
-    window = qwen | dict(use_sliding_window=True, sliding_window=4, num_hidden_layers=3, max_window_layers=1,
+    window = qwen | dict(use_sliding_window=True, sliding_window=4, num_hidden_layers=3, max_window_layers=1, attention_bias=True,
                          layer_types=["full_attention", "sliding_attention", "sliding_attention"])
     target("qwen3_window", window, Qwen3Config, Qwen3ForCausalLM, gqa_weights(window, 45), 46)
 

@@ -193,7 +193,11 @@ impl Tile<'_> {
                 *sum = load_row(simd, from, lanes);
             }
         }
-        let x: [&[f32]; R] = std::array::from_fn(|r| &self.x[r * self.x_stride..][..self.inner]);
+        // A loop and not `from_fn`, whose closure would be called without the vector unit.
+        let mut x: [&[f32]; R] = [&[]; R];
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = &self.x[r * self.x_stride..][..self.inner];
+        }
         let b = self.b;
         for k in 0..self.inner {
             let (b, _) = S::as_simd_f32s(&b[k * self.b_stride..][..2 * lanes]);
@@ -213,12 +217,19 @@ impl Tile<'_> {
 
 #[inline(always)]
 fn load_row<S: Simd>(simd: S, from: &[f32], lanes: usize) -> [S::f32s; 2] {
+    if let ([a, b], []) = S::as_simd_f32s(from) {
+        return [*a, *b];
+    }
     let split = lanes.min(from.len());
     [simd.partial_load_f32s(&from[..split]), simd.partial_load_f32s(&from[split..])]
 }
 
 #[inline(always)]
 fn store_row<S: Simd>(simd: S, to: &mut [f32], sum: &[S::f32s; 2], lanes: usize) {
+    if let ([a, b], []) = S::as_mut_simd_f32s(to) {
+        (*a, *b) = (sum[0], sum[1]);
+        return;
+    }
     let (low, high) = to.split_at_mut(lanes.min(to.len()));
     simd.partial_store_f32s(low, sum[0]);
     simd.partial_store_f32s(high, sum[1]);
@@ -263,8 +274,10 @@ impl Indexed<'_> {
     fn tile<S: Simd, const R: usize>(&mut self, simd: S, row: usize, column: usize) -> usize {
         let lanes = S::F32_LANES;
         let width = (2 * lanes).min(self.columns - column);
-        let mut sums: [[S::f32s; 2]; R] =
-            std::array::from_fn(|r| load_row(simd, &self.out[(row + r) * self.out_stride + column..][..width], lanes));
+        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        for (r, sum) in sums.iter_mut().enumerate() {
+            *sum = load_row(simd, &self.out[(row + r) * self.out_stride + column..][..width], lanes);
+        }
         for (a, &at) in self.index.iter().enumerate() {
             let (b, _) = S::as_simd_f32s(&self.b[at as usize * self.b_stride + column..][..2 * lanes]);
             for (r, sum) in sums.iter_mut().enumerate() {

@@ -3,6 +3,7 @@
 
 mod attention;
 mod cache;
+mod drafters;
 mod sampling;
 mod verify;
 

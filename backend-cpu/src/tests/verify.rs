@@ -2,6 +2,9 @@
 
 use super::{Noise, admit, dflash_pair, engine, equal, forest, holds, model};
 use crate::Scorer;
+use crate::kv::SeqKv;
+use crate::model::Work;
+use crate::plan::Plan;
 use crate::seeded::Seeded;
 use treeline_core::{Batch, Conditional, Engine, Law, RoundLog, Sampling, Step, Verifier};
 
@@ -80,6 +83,35 @@ fn fault_24_the_number_of_rows_changes_no_bit() {
             }
             Ok(())
         });
+    }
+}
+
+/// One row in a batch of 1 … 130 sequences with other pasts and tokens.
+#[test]
+fn fault_24_the_batch_changes_no_bit() {
+    for name in ["kimi_k2", "qwen3_window"] {
+        let model = model(name);
+        let mut noise = Noise(130);
+        let pasts: Vec<Vec<u32>> = (0..130).map(|i| noise.tokens(1 + i % 19)).collect();
+        let mut kvs: Vec<SeqKv> = (0..130).map(|_| SeqKv::new(model.kv_shape())).collect();
+        let (mut plan, mut work) = (Plan::default(), Work::default());
+        plan.clear(true);
+        pasts.iter().enumerate().for_each(|(i, past)| plan.chunk(i, 0, past));
+        model.forward(&plan, &mut kvs, &[], &mut work);
+        let hidden = model.config().hidden;
+        let mut last = |seqs: std::ops::Range<usize>, kvs: &mut [SeqKv]| -> Vec<Vec<u32>> {
+            plan.clear(true);
+            seqs.clone().for_each(|i| plan.chunk(i, pasts[i].len(), &[i as u32 % 60]));
+            model.forward(&plan, kvs, &[], &mut work);
+            let rows = work.x.chunks_exact(hidden).take(seqs.len());
+            rows.map(|x| x.iter().map(|x| x.to_bits()).collect()).collect()
+        };
+        let all = last(0..130, &mut kvs);
+        for size in [1, 2, 3, 5, 7, 8, 12, 33, 64, 129] {
+            for from in [0, 1, 130 - size] {
+                assert_eq!(last(from..from + size, &mut kvs), all[from..from + size], "{name}: {size} from {from}");
+            }
+        }
     }
 }
 
