@@ -9,14 +9,18 @@
 //! | 1 | something failed while it ran; a run whose other cells finished counts as failed |
 //! | 2 | the command line or a file that it names is wrong; nothing was run |
 
+mod calibrate;
 mod doctor;
 mod out;
 mod policies;
+mod policy_new;
 mod policy_try;
+mod run;
 mod trace;
 mod tree_text;
 
 use crate::config::{self, ConfigError, Experiment, Overrides};
+use crate::trace::TraceFileError;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use out::{HungUp, Out};
 use std::path::{Path, PathBuf};
@@ -37,6 +41,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run an experiment and print its answer.
+    Run(RunArgs),
     /// List the tree policies with their parameters and needs.
     Policies {
         /// Print JSON.
@@ -57,6 +63,14 @@ enum Verb {
     /// Record traces and look into them.
     #[command(subcommand)]
     Trace(TraceVerb),
+    /// Measure what a step costs on this machine and print it as the [cost] section of an experiment.
+    Calibrate {
+        /// The experiment whose models, context and backend are measured.
+        file: PathBuf,
+        /// No progress on stderr.
+        #[arg(long, short)]
+        quiet: bool,
+    },
 }
 
 /// A backend on the command line.
@@ -96,8 +110,8 @@ struct RunArgs {
     /// Go on where a run stopped: in DIR, in --out, or in the newest run of this experiment.
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
-    /// Feed policies the measurements logged in this file, so that runs of policies that read time can be repeated.
-    #[arg(long, value_name = "FILE")]
+    /// Feed policies that read time the measurements logged in this run folder, so that its run is repeated.
+    #[arg(long, value_name = "DIR")]
     replay_observations: Option<PathBuf>,
     /// Print summary.json in place of the table.
     #[arg(long)]
@@ -109,12 +123,16 @@ struct RunArgs {
 
 #[derive(Debug, Subcommand)]
 enum PolicyVerb {
+    /// Write a crate with a policy of your own, outside this workspace.
+    New(policy_new::NewArgs),
     /// Print the tree that a policy draws at one position of a trace.
     Try(policy_try::TryArgs),
 }
 
 #[derive(Debug, Subcommand)]
 enum TraceVerb {
+    /// Decode an experiment's prompts plainly and record what was drafted at every position.
+    Record(trace::RecordArgs),
     /// Sum up a trace.
     Info {
         /// The trace.
@@ -142,18 +160,23 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(e) if e.is::<HungUp>() => ExitCode::SUCCESS,
         Err(e) => {
             out.error(&e);
-            ExitCode::from(if e.is::<ConfigError>() || e.is::<Usage>() { 2 } else { 1 })
+            let refused = e.is::<ConfigError>() || e.is::<Usage>() || e.is::<TraceFileError>();
+            ExitCode::from(if refused { 2 } else { 1 })
         }
     }
 }
 
 fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode> {
     match cli.verb {
+        Verb::Run(args) => return run::run(&args, registry, out),
         Verb::Policies { json } => policies::list(registry, out, json)?,
+        Verb::Policy(PolicyVerb::New(args)) => policy_new::new(&args, out)?,
         Verb::Policy(PolicyVerb::Try(args)) => policy_try::run(&args, registry, out)?,
         Verb::Doctor { json } => doctor::run(out, json)?,
         Verb::Schema => out.data(&config::schema_text(registry))?,
+        Verb::Trace(TraceVerb::Record(args)) => trace::record(&args, registry, out)?,
         Verb::Trace(TraceVerb::Info { file, json }) => trace::info(&file, json, out)?,
+        Verb::Calibrate { file, quiet } => calibrate::run(&file, quiet, registry, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }
