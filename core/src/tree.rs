@@ -4,10 +4,9 @@
 //! pass over it has `1 + budget` rows. Trees are prefix-closed by construction: a node can only be pushed under a node
 //! that is already there.
 
-mod working;
-
 mod builder;
 mod error;
+mod working;
 
 pub use builder::TreeBuilder;
 pub use error::TreeError;

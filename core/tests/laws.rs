@@ -88,6 +88,23 @@ fn traversal_with_replacement_is_lossless_and_accepts_less() {
     assert!(accepted(&Rule::Law(Law::Traversal { seed: 0 })) > accepted(&Rule::TraversalReplaced) + 1e-3);
 }
 
+/// A tree that was rebuilt after growing: the drafter knows its nodes by their old indices.
+#[test]
+fn rebuilt_trees_are_judged_by_the_rows_they_were_grown_from() {
+    // Two children with a child each; then depth first, and then without the second branch's leaf.
+    for order in [[1, 3, 2, 4].as_slice(), &[1, 3, 2], &[1, 2, 4]] {
+        let shape = Shape::widths(&[2, 1]).keeping(order);
+        for law in [Law::Residual { replace: false, seed: 0 }, Law::Traversal { seed: 0 }, Law::SampleMatch { seed: 0 }]
+        {
+            for conditional in [false, true] {
+                let proof = Proof { conditional, ..Proof::new(3, 2, 2, 4) };
+                let bias = proof.bias(&Rule::Law(law), &fresh(&shape)).unwrap();
+                assert!(bias < EXACT, "{}, {order:?}, conditional {conditional}: {bias:e}", law.kind());
+            }
+        }
+    }
+}
+
 /// The greedy law gives the argmax path: the target at temperature 0, whatever the request asks for.
 #[test]
 fn greedy_is_the_target_at_temperature_0() {

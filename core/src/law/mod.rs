@@ -188,7 +188,9 @@ pub(crate) fn judge_by(
 
 /// The drafter's distribution over the children of `node`, normalised, into `q`.
 fn drafted(case: &Case<'_>, node: NodeId, depth: u32, q: &mut Vec<f64>) -> Result<(), Fault> {
-    let dist = case.drafts.dist(NodeRef { seq: case.at, node, depth }).ok_or_else(|| Fault::Draft {
+    // Conditional drafts know a node by the index that it was expanded under.
+    let at = NodeRef { seq: case.at, node: case.tree.origin(node), depth };
+    let dist = case.drafts.dist(at).ok_or_else(|| Fault::Draft {
         depth: depth + 1,
         why: "the law needs the drafter's full distribution and there is none".into(),
     })?;

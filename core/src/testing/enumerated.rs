@@ -22,7 +22,8 @@ pub(super) struct Drafts<'a> {
 
 impl<'a> Drafts<'a> {
     pub(super) fn new(proof: &'a Proof, ask: Ask, draw: Draw, branches: &'a RefCell<Branches>) -> Self {
-        let count = (proof.budget.max(proof.depth) + 1) as usize;
+        // A policy may grow beyond the budget and keep the best; conditional drafts make room as they are expanded.
+        let count = (4 * proof.budget.max(proof.depth) + 64) as usize;
         let mut dists = vec![None; count];
         let context = &proof.context;
         let depth = ask.depth.min(proof.depth);
@@ -52,7 +53,12 @@ impl<'a> Drafts<'a> {
             let count = self.dists.len().max(at.node as usize + 1);
             self.dists.resize(count, None);
             self.rows.resize(count, OnceCell::new());
-            self.dists[at.node as usize] = Some(self.proof.draft.dist(&context, self.proof.holes));
+            let node = at.node as usize;
+            if self.dists.len() <= node {
+                self.dists.resize(node + 1, None);
+                self.rows.resize(node + 1, OnceCell::new());
+            }
+            self.dists[node] = Some(self.proof.draft.dist(&context, self.proof.holes));
         }
     }
 

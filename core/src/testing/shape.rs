@@ -2,6 +2,7 @@
 
 use crate::batch::Limits;
 use crate::draft::{Ask, DraftView, NodeRef};
+use crate::error::Fault;
 use crate::forest::Forest;
 use crate::seams::{Grow, Needs, Round, TreePolicy};
 use crate::tree::TreeBuilder;
@@ -12,6 +13,8 @@ use crate::tree::TreeBuilder;
 pub struct Shape {
     parents: Vec<u32>,
     ranks: Vec<u32>,
+    /// The nodes that the finished tree keeps, in order; empty = as grown.
+    kept: Vec<u32>,
     /// Levels and ranks that are asked for at the least.
     least: (u32, u32),
     /// Level that was grown last in this round.
@@ -55,6 +58,12 @@ impl Shape {
             level = next;
         }
         Self { parents, ranks, ..Self::default() }
+    }
+
+    /// Grows the whole shape whatever the budget, then keeps `order` (nodes of the shape, the root left out).
+    #[must_use]
+    pub fn keeping(self, order: &[u32]) -> Self {
+        Self { kept: order.to_vec(), ..self }
     }
 
     /// Nodes without the root.
@@ -115,6 +124,9 @@ impl TreePolicy for Shape {
             if forest.fault(seq).is_some() {
                 continue;
             }
+            if self.level == 1 && !self.kept.is_empty() {
+                forest.tree_mut(seq).open(self.parents.len() as u32);
+            }
             for (i, (&parent, &rank)) in self.parents.iter().zip(&self.ranks).enumerate() {
                 let depth = depths[i + 1];
                 let above = place.get(parent as usize).copied().flatten();
@@ -128,6 +140,15 @@ impl TreePolicy for Shape {
                 }
             }
         }
-        if grew && self.level < round.limits.depth { Grow::Expand } else { Grow::Done }
+        if grew && self.level < round.limits.depth {
+            return Grow::Expand;
+        }
+        for (seq, place) in self.places.iter().enumerate().filter(|_| !self.kept.is_empty()) {
+            let order: Vec<u32> = self.kept.iter().filter_map(|&n| place.get(n as usize).copied().flatten()).collect();
+            if let Err(e) = forest.tree_mut(seq).keep(&order) {
+                forest.fail(seq, Fault::Policy(e.to_string()));
+            }
+        }
+        Grow::Done
     }
 }
