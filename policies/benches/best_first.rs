@@ -1,11 +1,11 @@
 //! Best-first trees on a block draft of 15 positions and 64 ranks, beside a plain `BinaryHeap` over full paths.
 //!
 //! `cargo bench -p treeline-policies --bench best_first`
-use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::hint::black_box;
-use treeline_core::{Batch, Caps, DraftView, Draw, Forest, Lattice, Round, Sampling, Seq, Tree};
+use treeline_core::{Batch, Caps, DraftView, Draw, Forest, Lattice, Round, Sampling, Seq, Tree, TreePolicy};
 use treeline_policies::Registry;
 use treeline_policies::conformance::scene::{limits, scene};
 
@@ -80,42 +80,45 @@ fn benches(c: &mut Criterion) {
         let batch = Batch { seqs: vec![seq] };
         let caps = [Caps { nodes: budget, depth: 15 }];
         let round = Round { index: 0, batch: &batch, caps: &caps, limits: &limits, draw: Draw::Ranked, cost: None };
-        let mut policy = Registry::builtin().build("best-first", &serde_json::json!({}), &limits).unwrap();
+        let build = |params| Registry::builtin().build("best-first", &params, &limits).unwrap();
         let mut forest = Forest::default();
         let (mut ask, mut wave) = (Vec::new(), Vec::new());
-        let mut turn = 0;
-        group.bench_function(BenchmarkId::new("policy", budget), |b| {
-            b.iter(|| {
-                turn = (turn + 1) % drafts.len();
-                forest.reset(&batch, &caps);
-                ask.clear();
-                policy.ask(&round, &mut ask);
-                policy.grow(&round, black_box(&drafts[turn]), &mut forest, &mut wave);
-                black_box(forest.tree(0).nodes())
-            });
-        });
-        let mut tree = Tree::default();
-        group.bench_function(BenchmarkId::new("plain_heap", budget), |b| {
-            b.iter_batched(
-                || (),
-                |()| {
-                    turn = (turn + 1) % drafts.len();
-                    tree.reset(1, budget, 15);
-                    plain(black_box(&drafts[turn]), 15, budget, &mut tree);
-                    black_box(tree.nodes())
-                },
-                BatchSize::SmallInput,
-            );
-        });
-        // The two are the same trees.
-        for lattice in &drafts {
+        let mut grow = |policy: &mut dyn TreePolicy, drafts: &Lattice, forest: &mut Forest| {
             forest.reset(&batch, &caps);
             ask.clear();
             policy.ask(&round, &mut ask);
-            policy.grow(&round, lattice, &mut forest, &mut wave);
+            policy.grow(&round, black_box(drafts), forest, &mut wave);
+            forest.tree(0).nodes()
+        };
+        let mut turn = 0;
+        // A batch of one request: the same tree from the heap that batches and conditional drafts use.
+        let mut staircase = build(serde_json::json!({}));
+        let mut heap = build(serde_json::json!({ "scope": "batch", "mean": budget }));
+        for (name, policy) in [("staircase", &mut staircase), ("heap", &mut heap)] {
+            group.bench_function(BenchmarkId::new(name, budget), |b| {
+                b.iter(|| {
+                    turn = (turn + 1) % drafts.len();
+                    black_box(grow(policy.as_mut(), &drafts[turn], &mut forest))
+                });
+            });
+        }
+        let mut tree = Tree::default();
+        group.bench_function(BenchmarkId::new("plain", budget), |b| {
+            b.iter(|| {
+                turn = (turn + 1) % drafts.len();
+                tree.reset(1, budget, 15);
+                plain(black_box(&drafts[turn]), 15, budget, &mut tree);
+                black_box(tree.nodes())
+            });
+        });
+        // All three give the same trees.
+        for lattice in &drafts {
             tree.reset(1, budget, 15);
             plain(lattice, 15, budget, &mut tree);
-            assert_eq!(forest.tree(0), &tree);
+            for policy in [&mut staircase, &mut heap] {
+                grow(policy.as_mut(), lattice, &mut forest);
+                assert_eq!(forest.tree(0), &tree);
+            }
         }
     }
     group.finish();

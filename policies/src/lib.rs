@@ -22,6 +22,7 @@ pub mod adaptive;
 pub mod best_first;
 pub mod chain;
 pub mod conformance;
+mod heap;
 mod lattice;
 mod layers;
 pub mod opt_tree;

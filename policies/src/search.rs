@@ -6,9 +6,9 @@
 //! of every run that knows its parent's row: the result is exactly the best-first tree, whatever the beam, and after
 //! `depth` waves of unlimited beam at the latest.
 
+use crate::heap::{Heap, Item};
 use crate::lattice::Staircase;
-use crate::order::{Place, cmp_scored};
-use std::cmp::Ordering;
+use crate::order::Place;
 use std::ops::Range;
 use treeline_core::{Candidate, DraftView, Fault, Forest, Grow, NodeRef, ROOT};
 
@@ -21,15 +21,6 @@ pub(crate) struct Rule {
     pub spine: u32,
     /// Nodes expanded per request and wave.
     pub beam: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Item {
-    score: f64,
-    seq: u32,
-    place: Place,
-    /// The sibling of the rank before, where there is one.
-    prev: u32,
 }
 
 /// What is known of one sequence's working tree.
@@ -60,7 +51,7 @@ impl Work {
 #[derive(Debug, Default)]
 pub(crate) struct Search {
     seqs: Vec<Work>,
-    heap: Vec<Item>,
+    heap: Heap,
     staircase: Staircase,
 }
 
@@ -180,7 +171,7 @@ impl Search {
             self.seed(seq, rule.spine, &mut left, &mut last, drafts, forest);
         }
         while left > 0
-            && let Some(item) = self.pop(forest)
+            && let Some(item) = self.heap.pop(forest)
         {
             let seq = item.seq as usize;
             if self.selected(seq, forest) >= forest.tree(seq).budget() {
@@ -275,7 +266,7 @@ impl Search {
             && c.logp > f32::NEG_INFINITY
         {
             let score = forest.tree(seq as usize).scores()[place.parent as usize] + f64::from(c.logp);
-            self.push(Item { score, seq, place, prev }, forest);
+            self.heap.push(Item { score, seq, place, prev }, forest);
         }
     }
 
@@ -298,47 +289,6 @@ impl Search {
                 wave.push(NodeRef { seq: seq as u32, node, depth });
                 room -= 1;
             }
-        }
-    }
-
-    fn before(a: &Item, b: &Item, forest: &Forest) -> bool {
-        if a.score == b.score && a.seq != b.seq {
-            return a.seq < b.seq;
-        }
-        cmp_scored(forest.tree(a.seq as usize), (a.score, a.place), (b.score, b.place)) == Ordering::Less
-    }
-
-    fn push(&mut self, item: Item, forest: &Forest) {
-        let mut at = self.heap.len();
-        self.heap.push(item);
-        while at > 0 {
-            let up = (at - 1) / 2;
-            if !Self::before(&self.heap[at], &self.heap[up], forest) {
-                break;
-            }
-            self.heap.swap(at, up);
-            at = up;
-        }
-    }
-
-    fn pop(&mut self, forest: &Forest) -> Option<Item> {
-        let last = self.heap.len().checked_sub(1)?;
-        self.heap.swap(0, last);
-        let best = self.heap.pop();
-        let mut at = 0;
-        loop {
-            let mut child = 2 * at + 1;
-            if child >= last {
-                return best;
-            }
-            if child + 1 < last && Self::before(&self.heap[child + 1], &self.heap[child], forest) {
-                child += 1;
-            }
-            if !Self::before(&self.heap[child], &self.heap[at], forest) {
-                return best;
-            }
-            self.heap.swap(at, child);
-            at = child;
         }
     }
 }

@@ -1,9 +1,15 @@
 //! `sequoia`: the fixed shape that is optimal for a given acceptance by rank (Sequoia's dynamic programme).
 //!
-//! With p_b the probability that the b-th child of a node is the accepted one, T[m][l][b] is the best expected number of
+//! With p_b the probability that the b-th child of a node is the accepted one, `T[m][l][b]` is the best expected number of
 //! tokens of a subtree of m nodes (its root counted), at most l levels below the root and b children of the root:
-//! T[1][l][0] = 1, T[m][l][b] = max_y T[y][l][b − 1] + p_b · max_b' T[m − y][l − 1][b']. The size counts the root; a budget
-//! of B nodes is m = B + 1. The shape does not depend on the draft, so candidates may also be drawn.
+//!
+//! ```text
+//! T[1][l][0] = 1
+//! T[m][l][b] = max over y of  T[y][l][b − 1] + p_b · max over b' of T[m − y][l − 1][b']
+//! ```
+//!
+//! The size counts the root; a budget of B nodes is m = B + 1. The shape does not depend on the draft, so candidates may
+//! also be drawn.
 
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::{Shape, Shaped};
@@ -47,7 +53,8 @@ impl PolicyConfig for SequoiaConfig {
         }
         let p = &self.acceptance[..ranks.min(limits.width as usize)];
         let rows = u64::from(limits.budget) + 1;
-        let work = rows * rows / 2 * u64::from(limits.depth.min(limits.budget)) * p.len() as u64;
+        let levels = u64::from(limits.depth.min(limits.budget));
+        let work = (rows.saturating_mul(rows) / 2).saturating_mul(levels).saturating_mul(p.len() as u64);
         if work > WORK_LIMIT {
             return bad(format!(
                 "{} ranks with a budget of {} are too much for the table: list fewer ranks",
@@ -73,11 +80,11 @@ pub struct Table {
     rows: usize,
     levels: usize,
     branches: usize,
-    /// T[m][l][b]; −∞ where exactly m nodes do not fit. Index ((l · rows) + m − 1) · (branches + 1) + b.
+    /// `T[m][l][b]`; −∞ where exactly m nodes do not fit. Index ((l · rows) + m − 1) · (branches + 1) + b.
     value: Vec<f64>,
     /// The maximising y of the same entry.
     split: Vec<u32>,
-    /// max_b T[m][l][b] and its b, by l · rows + m − 1.
+    /// max over b of `T[m][l][b]` and its b, by l · rows + m − 1.
     best: Vec<(f64, u32)>,
 }
 
@@ -85,7 +92,8 @@ impl Table {
     /// The table for trees of up to `budget` nodes (root not counted) and `depth` levels. `p` is acceptance by rank.
     #[must_use]
     pub fn new(p: &[f64], budget: u32, depth: u32) -> Self {
-        let (rows, branches) = (budget as usize + 1, p.len());
+        // Without levels there is the root alone.
+        let (rows, branches) = (if depth == 0 { 1 } else { budget as usize + 1 }, p.len());
         let levels = depth.min(budget) as usize + 1;
         let entries = rows * levels * (branches + 1);
         let mut t = Self {

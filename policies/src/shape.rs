@@ -2,6 +2,9 @@
 
 use treeline_core::{DraftView, Forest, Grow, NodeRef, ROOT};
 
+/// The most nodes that a fixed shape may have: far beyond any verify pass, and a bound on what a file can make us store.
+pub const MAX_NODES: u32 = 1 << 16;
+
 /// A fixed tree: parent and rank of each node, root first, parents before children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {

@@ -7,7 +7,7 @@
 
 use crate::layers::{Layers, Pool, Pooled};
 use crate::registry::{BuildError, PolicyConfig};
-use crate::shape::{Shape, Shaped};
+use crate::shape::{MAX_NODES, Shape, Shaped};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Program, Round, TreePolicy};
@@ -55,6 +55,14 @@ impl PolicyConfig for TopKConfig {
                 let levels = widths.len().min(limits.depth as usize);
                 // What the drafter cannot list is left out here, so that the shape is what the device form gets too.
                 let widths: Vec<u32> = widths[..levels].iter().map(|&w| w.min(limits.width)).collect();
+                let level = |(nodes, level): (u64, u64), &w: &u32| {
+                    let level = level.saturating_mul(u64::from(w));
+                    (nodes.saturating_add(level), level)
+                };
+                let nodes = widths.iter().fold((0, 1), level).0.min(u64::from(limits.budget));
+                if nodes > u64::from(MAX_NODES) {
+                    return bad("widths", "the shape has more than 65536 nodes: narrow it or lower the budget");
+                }
                 let shape = Shape::of_widths(&widths, limits.budget);
                 Ok(Box::new(StaticWidths { shape, shaped: Shaped::default() }))
             }

@@ -212,6 +212,79 @@ fn fault_09_width_one_is_the_whole_chain() {
     }
 }
 
+/// Best-first by its definition: of all candidates whose parent is in the tree, the best by the exact order, again and
+/// again. Other than brute force it also says what happens when rounding lifts a log-probability above 0.
+fn greedy(scene: &Scene) -> Vec<Prefix> {
+    let rows = &scene.players[0].rows;
+    let child = |path: &[u32], score: f64, rank: u32| {
+        let c = rows.get(path.len())?.get(rank as usize).filter(|c| c.logp > f32::NEG_INFINITY)?;
+        Some(([path, &[rank]].concat(), score + f64::from(c.logp)))
+    };
+    let mut frontier: Vec<(Prefix, f64)> = child(&[], 0.0, 0).map(|p| (p, 0.0)).into_iter().collect();
+    let mut tree: Vec<Prefix> = Vec::new();
+    while tree.len() < scene.limits.budget as usize && !frontier.is_empty() {
+        let best = (0..frontier.len()).min_by(|&a, &b| order(&frontier[a].0, &frontier[b].0)).unwrap();
+        let ((path, score), above) = frontier.swap_remove(best);
+        let (last, parent) = path.split_last().unwrap();
+        frontier.extend(child(parent, above, last + 1).map(|p| (p, above)));
+        frontier.extend(child(&path, score, 0).map(|p| (p, score)));
+        tree.push((path, score));
+    }
+    tree
+}
+
+/// Rows of very different scales: adding a large log-probability rounds away a difference between two prefixes, and their
+/// children tie though they do not. The rank tuple decides then, not the parents' order.
+#[test]
+fn sums_that_rounding_makes_equal_follow_the_tie_rule() {
+    let mut rounded = 0;
+    for seed in 0..3000 {
+        let mut scene = small_scene(seed, 1, false);
+        let mut mix = Mix::new(seed ^ 0x5CA1E);
+        for row in &mut scene.players[0].rows {
+            let scale = [1.0, 2f32.powi(-40), 2f32.powi(-70)][mix.below(3) as usize];
+            row.iter_mut().for_each(|c| c.logp *= scale);
+        }
+        let expected = greedy(&scene);
+        assert_eq!(as_prefixes(&trees("best-first", &json!({}), &scene)[0]), expected, "seed {seed}");
+        let score = |path: &[u32]| expected.iter().find(|p| p.0 == path).map_or(0.0, |p| p.1);
+        let parent = |p: &Prefix| score(&p.0[..p.0.len() - 1]);
+        rounded += usize::from(expected.windows(2).any(|w| {
+            w[0].0.len() == w[1].0.len()
+                && w[0].1 == w[1].1
+                && parent(&w[0]) < parent(&w[1])
+                && w[0].0.last() == w[1].0.last()
+        }));
+    }
+    assert!(rounded > 20, "no tie of that kind came up: {rounded}");
+}
+
+/// A log-probability that rounding lifts above 0 is no fault: a child may then come right behind its parent.
+#[test]
+fn probabilities_above_one_by_rounding_are_served() {
+    for seed in 0..1000 {
+        let mut scene = small_scene(seed, 1, false);
+        scene.players[0].rows.iter_mut().filter(|r| r[0].logp > -0.4).for_each(|r| r[0].logp = 6e-8);
+        assert_eq!(as_prefixes(&trees("best-first", &json!({}), &scene)[0]), greedy(&scene), "seed {seed}");
+        for (kind, params) in [("top-k", json!({ "width": 3 })), ("opt-tree", json!({})), ("spec-exec", json!({}))] {
+            assert_eq!(trees(kind, &params, &scene)[0].nodes() > 0, !greedy(&scene).is_empty(), "{kind}, seed {seed}");
+        }
+    }
+}
+
+/// Deeper than any block: the fast form hands over to the plain heap.
+#[test]
+fn deep_drafts_are_served() {
+    for depth in [31, 32, 33, 40] {
+        let scene = scene(3, 1, limits(90, depth, 5), false, 3);
+        assert_eq!(as_prefixes(&trees("best-first", &json!({}), &scene)[0]), greedy(&scene), "depth {depth}");
+    }
+    for seed in 0..30 {
+        let scene = scene(seed, 1, limits(300, 15, 64), false, [0, 6][seed as usize % 2]);
+        assert_eq!(as_prefixes(&trees("best-first", &json!({}), &scene)[0]), greedy(&scene), "seed {seed}");
+    }
+}
+
 #[test]
 fn minus_infinity_is_never_placed_and_ends_quietly() {
     // Public fault 5: a row with two finite entries and −∞ behind them.

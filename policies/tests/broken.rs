@@ -77,7 +77,7 @@ impl TreePolicy for Broken {
             let Some(row) = drafts.level(seq as u32, 1) else { continue };
             let tree = forest.tree_mut(seq);
             match self.how {
-                Break::Nondeterministic if CALLS.fetch_add(1, Ordering::Relaxed) % 7 == 0 => tree.truncate(2),
+                Break::Nondeterministic if CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(7) => tree.truncate(2),
                 Break::OverBudget => {
                     tree.open(u32::MAX - 1);
                     while tree.nodes() <= tree.budget() {

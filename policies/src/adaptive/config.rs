@@ -3,6 +3,7 @@
 use super::Adaptive;
 use crate::best_first::{check_beam, default_beam};
 use crate::registry::{BuildError, PolicyConfig};
+use crate::shape::MAX_NODES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use treeline_core::{Limits, TreePolicy};
@@ -122,6 +123,10 @@ impl PolicyConfig for AdaptiveConfig {
     fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
         self.check()?;
         let ends = match &self.budgets {
+            None if limits.budget > MAX_NODES => {
+                let why = format!("give a list: every budget up to {} is too many to compare", limits.budget);
+                return Err(BuildError::value(Self::KIND, "budgets", why));
+            }
             None => (0..=limits.budget).collect(),
             Some(budgets) => {
                 if budgets.is_empty() || budgets.windows(2).any(|w| w[0] >= w[1]) {

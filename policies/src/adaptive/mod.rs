@@ -66,7 +66,13 @@ pub struct Adaptive {
 impl Adaptive {
     fn new(config: AdaptiveConfig, ends: Vec<u32>, limits: &Limits) -> Self {
         Self {
-            calibration: Calibration::new(limits.depth, config.ranks, config.memory, config.prior),
+            // Trees are no deeper than their budget; deeper levels than that bound are never reached.
+            calibration: Calibration::new(
+                limits.depth.min(limits.budget).min(1024),
+                config.ranks,
+                config.memory,
+                config.prior,
+            ),
             buffer: Buffer::default(),
             search: Search::default(),
             prices: Prices::new(ends.len()),

@@ -15,6 +15,9 @@ pub(super) struct Report<'a> {
     proposed: u64,
 }
 
+/// Damage to one row.
+type Damage = fn(&mut Vec<Candidate>);
+
 /// What a scene's faults may be.
 #[derive(Clone, Copy, PartialEq)]
 enum Allowed {
@@ -149,7 +152,7 @@ impl<'a> Report<'a> {
     }
 
     pub fn survival(&mut self) {
-        let breaks: [(&str, fn(&mut Vec<Candidate>), bool); 7] = [
+        let breaks: [(&str, Damage, bool); 7] = [
             ("NaN in a row", |r| r[1].logp = f32::NAN, true),
             ("a row of NaN", |r| r.iter_mut().for_each(|c| c.logp = f32::NAN), true),
             ("+inf in a row", |r| r[0].logp = f32::INFINITY, true),

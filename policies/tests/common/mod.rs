@@ -23,7 +23,7 @@ pub struct Stepped {
     pub expected: f64,
     /// The same by the drafter's own claims.
     pub claimed: f64,
-    /// Whether it was a probe: the policy said so by asking for a draft in "off", or by the largest tree.
+    /// Whether it was a probe, with `probe = 0.5`: every second round grows the largest tree.
     pub probe: bool,
     /// The request's fault.
     pub fault: Option<Fault>,
@@ -118,7 +118,7 @@ impl Drive {
             nodes,
             expected: tree.expected_accepted(),
             claimed,
-            probe: nodes == self.limits.budget && self.index % 2 == 0,
+            probe: nodes == self.limits.budget && self.index.is_multiple_of(2),
             fault: self.forest.fault(0).cloned(),
         };
         let entry = Entry {
