@@ -8,6 +8,7 @@
 
 mod bootstrap;
 mod compare;
+mod figures;
 mod loops;
 mod tally;
 mod truth;

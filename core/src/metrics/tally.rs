@@ -1,6 +1,5 @@
 //! Sums over rounds, from which every acceptance figure comes.
 
-use super::compare::Tpot;
 use crate::law::Step;
 use crate::log::{Entry, PhaseTimes, RoundLog};
 use crate::round::RoundView;
@@ -56,7 +55,7 @@ pub struct Point {
 }
 
 impl Point {
-    fn add(&mut self, value: f64) {
+    pub(super) fn add(&mut self, value: f64) {
         self.sum += value;
         self.count += 1;
     }
@@ -82,25 +81,25 @@ pub struct Phi {
 /// Adds up the rounds of one cell. Feed it every measured round once; leave warm-up rounds out and say so.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tally {
-    requests: Vec<RequestTally>,
-    depths: Vec<DepthCount>,
-    hits: Vec<Vec<u64>>,
-    misses: Vec<u64>,
-    emitted: Vec<u64>,
-    rows: BTreeMap<u32, u64>,
-    experts: BTreeMap<u32, Point>,
-    ms: BTreeMap<u32, Point>,
-    phi: Phi,
-    phi_by_floor: BTreeMap<u32, Phi>,
-    times: PhaseTimes,
-    rounds: u64,
-    timed_rounds: u64,
-    waves: u64,
-    proposed: u64,
-    skipped: u64,
-    faults: u64,
-    barren: u64,
-    barren_most: u64,
+    pub(super) requests: Vec<RequestTally>,
+    pub(super) depths: Vec<DepthCount>,
+    pub(super) hits: Vec<Vec<u64>>,
+    pub(super) misses: Vec<u64>,
+    pub(super) emitted: Vec<u64>,
+    pub(super) rows: BTreeMap<u32, u64>,
+    pub(super) experts: BTreeMap<u32, Point>,
+    pub(super) ms: BTreeMap<u32, Point>,
+    pub(super) phi: Phi,
+    pub(super) phi_by_floor: BTreeMap<u32, Phi>,
+    pub(super) times: PhaseTimes,
+    pub(super) rounds: u64,
+    pub(super) timed_rounds: u64,
+    pub(super) waves: u64,
+    pub(super) proposed: u64,
+    pub(super) skipped: u64,
+    pub(super) faults: u64,
+    pub(super) barren: u64,
+    pub(super) barren_most: u64,
 }
 
 impl Tally {
@@ -202,188 +201,6 @@ impl Tally {
             self.barren = 0;
         }
     }
-
-    /// Sums per request, by its index in the run's list. Requests that never stepped hold zeros, or lie beyond the end.
-    #[must_use]
-    pub fn requests(&self) -> &[RequestTally] {
-        &self.requests
-    }
-
-    /// (tokens, steps) per request: what [`super::Bootstrap::ratio`] needs for τ.
-    #[must_use]
-    pub fn tau_parts(&self) -> Vec<(f64, f64)> {
-        self.requests.iter().map(|r| (r.tokens as f64, r.steps as f64)).collect()
-    }
-
-    /// (tokens, seconds) per request: what [`super::Bootstrap::ratio`] needs for tokens per second and user.
-    #[must_use]
-    pub fn rate_parts(&self) -> Vec<(f64, f64)> {
-        self.requests.iter().map(|r| (r.tokens as f64, r.ms / 1e3)).collect()
-    }
-
-    /// (tokens, steps) of the same requests in two cells, for [`super::Bootstrap::paired_difference`].
-    #[must_use]
-    pub fn paired_tau(first: &Self, second: &Self) -> Vec<[(f64, f64); 2]> {
-        first.tau_parts().into_iter().zip(second.tau_parts()).map(|(a, b)| [a, b]).collect()
-    }
-
-    /// Verify steps with a verdict.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        self.requests.iter().map(|r| r.steps).sum()
-    }
-
-    /// Tokens that verify steps emitted, bonus included.
-    #[must_use]
-    pub fn tokens(&self) -> u64 {
-        self.requests.iter().map(|r| r.tokens).sum()
-    }
-
-    /// Accepted drafts.
-    #[must_use]
-    pub fn accepted(&self) -> u64 {
-        self.requests.iter().map(|r| r.accepted).sum()
-    }
-
-    /// τ: tokens / verify steps over all responses, bonus included. `None` without a step.
-    #[must_use]
-    pub fn tau(&self) -> Option<f64> {
-        (self.steps() > 0).then(|| self.tokens() as f64 / self.steps() as f64)
-    }
-
-    /// Unweighted mean of the per-response means (the form of DDTree's paper).
-    #[must_use]
-    pub fn tau_unweighted(&self) -> Option<f64> {
-        let mut mean = Point::default();
-        self.requests.iter().filter_map(RequestTally::tau).for_each(|tau| mean.add(tau));
-        mean.mean()
-    }
-
-    /// Accepted / really verified drafts. It falls with the budget by arithmetic alone, so never rank by it; skipped
-    /// drafting does not count as 0 %.
-    #[must_use]
-    pub fn acceptance_rate(&self) -> Option<f64> {
-        (self.proposed > 0).then(|| self.accepted() as f64 / self.proposed as f64)
-    }
-
-    /// Conditional acceptance by depth; entry 0 is depth 1.
-    #[must_use]
-    pub fn depths(&self) -> &[DepthCount] {
-        &self.depths
-    }
-
-    /// How often the true token had rank `r` in the drafter's row at depth `d`: `[d − 1][r]`, along accepted paths.
-    #[must_use]
-    pub fn hits(&self) -> &[Vec<u64>] {
-        &self.hits
-    }
-
-    /// How often the row at depth `d` did not list the true token; entry `d − 1`, may be shorter than [`Tally::hits`].
-    #[must_use]
-    pub fn misses(&self) -> &[u64] {
-        &self.misses
-    }
-
-    /// Steps by number of emitted tokens; entry 0 is none.
-    #[must_use]
-    pub fn emitted(&self) -> &[u64] {
-        &self.emitted
-    }
-
-    /// Steps of a request by rows really verified.
-    #[must_use]
-    pub fn rows(&self) -> &BTreeMap<u32, u64> {
-        &self.rows
-    }
-
-    /// Mean rows really verified per step and request, root included.
-    #[must_use]
-    pub fn rows_mean(&self) -> Option<f64> {
-        let rows: u64 = self.requests.iter().map(|r| r.rows).sum();
-        (self.steps() > 0).then(|| rows as f64 / self.steps() as f64)
-    }
-
-    /// Distinct experts per MoE layer (mean of a round) by rows of the whole round.
-    #[must_use]
-    pub fn experts(&self) -> &BTreeMap<u32, Point> {
-        &self.experts
-    }
-
-    /// Mean distinct experts per MoE layer and round, where they were counted.
-    #[must_use]
-    pub fn experts_mean(&self) -> Option<f64> {
-        whole(&self.experts).mean()
-    }
-
-    /// Round time in ms (prefill apart) by rows of the whole round.
-    #[must_use]
-    pub fn ms(&self) -> &BTreeMap<u32, Point> {
-        &self.ms
-    }
-
-    /// Mean round time in ms (prefill apart), where there is a clock.
-    #[must_use]
-    pub fn ms_mean(&self) -> Option<f64> {
-        whole(&self.ms).mean()
-    }
-
-    /// Σ of the phases' times over the rounds that had a clock, and their number.
-    #[must_use]
-    pub fn times(&self) -> (PhaseTimes, u64) {
-        (self.times, self.timed_rounds)
-    }
-
-    /// Time per output token of one user at the given concurrency cap.
-    #[must_use]
-    pub fn tpot(&self, concurrency: u32) -> Tpot {
-        Tpot { user_ms: self.requests.iter().map(|r| r.ms).sum(), tokens: self.tokens(), concurrency }
-    }
-
-    /// Φ against accepted over all steps that drafted.
-    #[must_use]
-    pub fn phi(&self) -> Phi {
-        self.phi
-    }
-
-    /// The same by ⌊Φ⌋, so that a surrogate that is right on average only is seen.
-    #[must_use]
-    pub fn phi_by_floor(&self) -> &BTreeMap<u32, Phi> {
-        &self.phi_by_floor
-    }
-
-    /// Rounds of the batch.
-    #[must_use]
-    pub fn rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    /// Waves of conditional expansion.
-    #[must_use]
-    pub fn waves(&self) -> u64 {
-        self.waves
-    }
-
-    /// Steps that drafted nothing.
-    #[must_use]
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    /// Steps that ended in a fault; they count nowhere else.
-    #[must_use]
-    pub fn faults(&self) -> u64 {
-        self.faults
-    }
-
-    /// The longest run of consecutive drafted steps that accepted nothing, over all requests in order of their steps.
-    #[must_use]
-    pub fn longest_barren(&self) -> u64 {
-        self.barren_most
-    }
-}
-
-fn whole(points: &BTreeMap<u32, Point>) -> Point {
-    points.values().fold(Point::default(), |a, p| Point { sum: a.sum + p.sum, count: a.count + p.count })
 }
 
 fn grow<T: Default + Clone>(list: &mut Vec<T>, index: usize) {
