@@ -1,0 +1,1 @@
+"""Data stages of the mini pair: extract, split, tokenise, prompts."""

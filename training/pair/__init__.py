@@ -1,0 +1,1 @@
+"""The mini pair: target, drafters, their training and export."""
