@@ -1,6 +1,6 @@
 """Stage 7: the autoregressive drafter on the target's own text.
 
-    python3 train_ar.py --tokens TOKENS --out OUT --seconds 100
+    python3 train_ar.py --tokens TOKENS --out OUT --seconds 140
 """
 
 import argparse
@@ -20,7 +20,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tokens", type=Path, required=True)
     p.add_argument("--out", type=Path, required=True, help="folder with onpolicy.pt")
-    p.add_argument("--seconds", type=float, default=100)
+    p.add_argument("--seconds", type=float, default=140)
     p.add_argument("--steps", type=int)
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--length", type=int, default=448)

@@ -1,6 +1,6 @@
 """Stage 6: the DFlash drafter on features of the quantised target.
 
-    python3 train_dflash.py --tokens TOKENS --out OUT --seconds 450
+    python3 train_dflash.py --tokens TOKENS --out OUT --seconds 585
 """
 
 import argparse
@@ -24,7 +24,7 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tokens", type=Path, required=True)
     p.add_argument("--out", type=Path, required=True, help="folder with target.pt and onpolicy.pt")
-    p.add_argument("--seconds", type=float, default=450)
+    p.add_argument("--seconds", type=float, default=585)
     p.add_argument("--steps", type=int)
     p.add_argument("--batch", type=int, default=64, help="sequences a step")
     p.add_argument("--anchors", type=int, default=64, help="anchors a sequence")

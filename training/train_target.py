@@ -1,6 +1,6 @@
 """Stage 4: train the target, quantisation-aware at the end, and export it.
 
-    python3 train_target.py --tokens TOKENS --out OUT --seconds 540
+    python3 train_target.py --tokens TOKENS --out OUT --seconds 480
 """
 
 import argparse
@@ -25,7 +25,7 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tokens", type=Path, required=True, help="folder written by data.tokenise")
     p.add_argument("--out", type=Path, required=True)
-    p.add_argument("--seconds", type=float, default=540, help="wall time of the training loop; the schedule follows the clock")
+    p.add_argument("--seconds", type=float, default=480, help="wall time of the training loop; the schedule follows the clock")
     p.add_argument("--steps", type=int, help="end after so many steps instead (smoke tests)")
     p.add_argument("--batch", type=int, default=64, help="sequences a step")
     p.add_argument("--lr", type=float, default=5e-3, help="Muon's rate")

@@ -19,8 +19,12 @@ def main():
     parser.add_argument("--gsm8k", type=Path, help="GSM8K train as JSONL; left out if absent")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    stages = [f(args.debs) for f in (sources.go, sources.rust, sources.rust_doc, sources.python_doc, sources.sqlite_doc, sources.postgres_doc, sources.wordnet)]
-    stages += [sources.reasoning_gym_source(args.wheels), maths.reasoning_gym(args.wheels, 1500, 11), maths.templated(45_000, 12), maths.templated_python(2_500, 13), sources.wordnet_questions(args.debs, 14)]
+    packages = (sources.go, sources.rust, sources.rust_doc, sources.python_doc, sources.sqlite_doc, sources.postgres_doc, sources.wordnet)
+    stages = [f(args.debs) for f in packages]
+    stages += [
+        sources.reasoning_gym_source(args.wheels), maths.reasoning_gym(args.wheels, 1500, 11), maths.templated(45_000, 12),
+        maths.templated_python(2_500, 13), sources.wordnet_questions(args.debs, 14),
+    ]
     if args.gsm8k:
         stages.append(maths.gsm8k_train(args.gsm8k, 3000))
     sizes, counts = collections.Counter(), collections.Counter()

@@ -93,7 +93,10 @@ def _trip(r: Random) -> str:
     name = r.choice(NAMES)
     v, t, v2, t2 = r.randint(3, 14) * 5, r.randint(2, 6), r.randint(3, 14) * 5, r.randint(1, 6)
     q = f"{name} drives for {t} hours at {v} miles per hour and then for {t2} hours at {v2} miles per hour. How many miles does {name} drive in total?"
-    s = [f"First {name} drives {t} * {v} = {t * v} miles.", f"Then {name} drives {t2} * {v2} = {t2 * v2} miles.", f"In total, {name} drives {t * v} + {t2 * v2} = {t * v + t2 * v2} miles."]
+    s = [
+        f"First {name} drives {t} * {v} = {t * v} miles.", f"Then {name} drives {t2} * {v2} = {t2 * v2} miles.",
+        f"In total, {name} drives {t * v} + {t2 * v2} = {t * v + t2 * v2} miles.",
+    ]
     return _qa(q, s, t * v + t2 * v2)
 
 
