@@ -53,13 +53,7 @@ fn drafter(drafter: &Drafter) -> anyhow::Result<DrafterSource> {
         Drafter::Autoregressive { checkpoint, depth, .. } => {
             DrafterSource::Autoregressive { dir: checkpoint.path.clone(), depth: *depth }
         }
-        Drafter::Ngram { depth, order, min_order, .. } => {
-            anyhow::ensure!(
-                *min_order == 1,
-                "`min_order` = {min_order}: this engine's n-gram drafter falls back to suffixes of one token: set it to 1"
-            );
-            DrafterSource::NGram { order: *order, depth: *depth }
-        }
+        Drafter::Ngram { depth, order, .. } => DrafterSource::NGram { order: *order, depth: *depth },
     })
 }
 

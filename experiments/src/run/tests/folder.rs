@@ -265,3 +265,21 @@ fn a_cell_listed_twice_is_refused() {
     let refused = execute(&Mock::block(), &twice, &Registry::builtin(), &options(dir.path())).unwrap_err();
     assert!(refused.to_string().contains("listed twice"), "{refused}");
 }
+
+/// Public fault 53: the first cell of a benchmark is under-reported, because cold rounds are part of it.
+#[test]
+fn fault_53_cold_rounds_are_left_out() {
+    let step_ms = |warm_up: bool| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut source = Mock { cold: 2, ..Mock::block() };
+        source.facts.clock = warm_up;
+        let outcome = run_in(dir.path(), &source, &Experiment { baseline: false, ..experiment() });
+        let slowest = outcome.details.iter().map(|d| d.cell.step_ms.unwrap()).fold(0.0, f64::max);
+        let noted = outcome.details.iter().all(|d| d.cell.notes.iter().any(|n| n.contains("warm-up")));
+        (slowest, noted)
+    };
+    let (warm, noted) = step_ms(true);
+    assert!(warm < 4.2 && noted, "{warm}");
+    // Negative control: without the warm-up the cold rounds are in the mean.
+    assert!(step_ms(false).0 > 5.0);
+}

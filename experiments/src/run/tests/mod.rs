@@ -28,6 +28,8 @@ struct Ticking {
     inner: MockEngine,
     rounds: u64,
     speed: f64,
+    /// Rounds that take a second more: cold caches.
+    cold: u64,
 }
 
 impl Engine for Ticking {
@@ -51,10 +53,11 @@ impl Engine for Ticking {
     }
     fn take_times(&mut self) -> Option<PhaseTimes> {
         self.rounds += 1;
+        let cold = if self.rounds <= self.cold { 1000.0 } else { 0.0 };
         let mut times = PhaseTimes::default();
         times.ms[Phase::Prefill as usize] = 0.25;
         times.ms[Phase::Draft as usize] = 1.0 / self.speed;
-        times.ms[Phase::Verify as usize] = (2.0 + (self.rounds % 3) as f64) / self.speed;
+        times.ms[Phase::Verify as usize] = cold + (2.0 + (self.rounds % 3) as f64) / self.speed;
         Some(times)
     }
 }
@@ -65,6 +68,7 @@ struct Mock {
     requests: u32,
     max_new: u32,
     speed: f64,
+    cold: u64,
     facts: Facts,
     engines: AtomicU64,
 }
@@ -91,7 +95,7 @@ impl Mock {
             notes: Vec::new(),
             warnings: Vec::new(),
         };
-        Self { script, requests: 10, max_new: 100, speed: 1.0, facts, engines: AtomicU64::new(0) }
+        Self { script, requests: 10, max_new: 100, speed: 1.0, cold: 0, facts, engines: AtomicU64::new(0) }
     }
 
     fn block() -> Self {
@@ -105,7 +109,7 @@ impl Source for Mock {
     fn engine(&self, slots: u32) -> anyhow::Result<Ticking> {
         self.engines.fetch_add(1, Relaxed);
         let script = Script { slots, ..self.script.clone() };
-        Ok(Ticking { inner: MockEngine::new(script), rounds: 0, speed: self.speed })
+        Ok(Ticking { inner: MockEngine::new(script), rounds: 0, speed: self.speed, cold: self.cold })
     }
 
     fn requests(&self, temperature: f64) -> Vec<Request> {
