@@ -5,6 +5,7 @@
 //! that is already there.
 
 mod builder;
+mod bulk;
 mod error;
 mod working;
 
