@@ -1,6 +1,6 @@
 //! A heap of candidates over the trees of a batch, in the exact order.
 
-use crate::order::{Place, cmp_scored};
+use crate::order::{Place, cmp_paths};
 use std::cmp::Ordering;
 use treeline_core::Forest;
 
@@ -61,10 +61,13 @@ impl Heap {
     }
 }
 
+#[inline]
 fn before(a: &Item, b: &Item, forest: &Forest) -> bool {
-    if a.score == b.score && a.seq != b.seq {
+    if a.score != b.score {
+        return a.score > b.score;
+    }
+    if a.seq != b.seq {
         return a.seq < b.seq;
     }
-    // Items of different requests differ in score here, so the tree that is passed does not matter.
-    cmp_scored(forest.tree(a.seq as usize), (a.score, a.place), (b.score, b.place)) == Ordering::Less
+    cmp_paths(forest.tree(a.seq as usize), a.place, b.place) == Ordering::Less
 }

@@ -36,7 +36,7 @@ impl Nodes for treeline_core::Tree {
 
 /// Compares two places by their rank tuples: `Less` = comes first.
 #[cold]
-pub(crate) fn cmp_paths(nodes: &impl Nodes, a: Place, b: Place) -> Ordering {
+pub(crate) fn cmp_paths<N: Nodes + ?Sized>(nodes: &N, a: Place, b: Place) -> Ordering {
     let (mut x, mut y) = (a, b);
     let (dx, dy) = (nodes.depth(x.parent), nodes.depth(y.parent));
     let up = |p: &mut Place| *p = Place { parent: nodes.parent(p.parent), rank: nodes.rank(p.parent) };
@@ -55,7 +55,7 @@ pub(crate) fn cmp_paths(nodes: &impl Nodes, a: Place, b: Place) -> Ordering {
 
 /// The whole order over scored places of one tree: `Less` = comes first. Scores must not be NaN.
 #[inline]
-pub(crate) fn cmp_scored(nodes: &impl Nodes, a: (f64, Place), b: (f64, Place)) -> Ordering {
+pub(crate) fn cmp_scored<N: Nodes + ?Sized>(nodes: &N, a: (f64, Place), b: (f64, Place)) -> Ordering {
     if a.0 > b.0 {
         Ordering::Less
     } else if a.0 < b.0 {
