@@ -226,10 +226,13 @@ fn policy_try_refuses_what_it_cannot_draw() {
     fails(&["policy", "try", "chain", "--trace", "no-such.parquet"], 2, "no-such.parquet");
 }
 
+const CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 #[test]
 fn policy_new_writes_a_crate_that_cargo_can_read() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, err) = run_in(folder.path(), &["policy", "new", "my-policy"], 0);
+    // The checkout is named here, since the build may lie outside of it; the next test lets it be found.
+    let (out, err) = run_in(folder.path(), &["policy", "new", "my-policy", "--treeline", CHECKOUT], 0);
     let made = folder.path().join(out.trim());
     assert_eq!(made, folder.path().join("./my-policy"));
     assert!(err.starts_with("next: "), "{err}");
@@ -243,7 +246,7 @@ fn policy_new_writes_a_crate_that_cargo_can_read() {
     assert_eq!(read("src/main.rs").lines().filter(code).count(), 5, "a main of five lines");
     assert!(!read("src/lib.rs").contains("{{") && !read("quickstart.toml").contains("{{"));
     // A second time it would overwrite somebody's work.
-    let (_, err) = run_in(folder.path(), &["policy", "new", "my-policy"], 2);
+    let (_, err) = run_in(folder.path(), &["policy", "new", "my-policy", "--treeline", CHECKOUT], 2);
     assert!(err.contains("is there already"), "{err}");
 }
 
@@ -251,7 +254,7 @@ fn policy_new_writes_a_crate_that_cargo_can_read() {
 #[test]
 fn the_new_policys_experiment_is_valid() {
     let folder = tempfile::tempdir().unwrap();
-    run_in(folder.path(), &["policy", "new", "mine"], 0);
+    run(&["policy", "new", "mine", "--dir", folder.path().to_str().unwrap()], 0);
     let path = folder.path().join("mine/quickstart.toml");
     let text = std::fs::read_to_string(path).unwrap().replace("kind = \"mine\"", "kind = \"spine-first\"");
     let registry = treeline_policies::Registry::builtin();

@@ -84,8 +84,6 @@ pub(crate) struct Drafter {
     pub depth: Option<Levels>,
     /// Longest suffix that is looked up, in tokens; ngram.
     pub order: Option<Int<1, 16>>,
-    /// Shortest suffix that is looked up, in tokens; ngram.
-    pub min_order: Option<Int<1, 16>>,
 }
 
 /// Kinds of backends.

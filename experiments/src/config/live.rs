@@ -97,11 +97,7 @@ fn drafter_of(doc: &Doc<'_>, d: &file::Drafter, folder: &Path) -> Result<Drafter
         Err(doc.error(doc.key(&format!("drafter.{key}")), message, None))
     };
     let ngram = d.kind == DrafterKind::Ngram;
-    for (key, present) in [
-        ("checkpoint", ngram && d.checkpoint.is_some()),
-        ("order", !ngram && d.order.is_some()),
-        ("min_order", !ngram && d.min_order.is_some()),
-    ] {
+    for (key, present) in [("checkpoint", ngram && d.checkpoint.is_some()), ("order", !ngram && d.order.is_some())] {
         if present {
             return unread(key);
         }
@@ -116,12 +112,7 @@ fn drafter_of(doc: &Doc<'_>, d: &file::Drafter, folder: &Path) -> Result<Drafter
         }
         DrafterKind::Ngram => {
             let order = d.order.ok_or_else(|| missing("order"))?.u32();
-            let min_order = d.min_order.map_or(1, |m| m.u32());
-            if min_order > order {
-                let message = format!("the shortest suffix, {min_order}, is longer than the longest, {order}");
-                return Err(doc.error(doc.value("drafter.min_order"), message, None));
-            }
-            Drafter::Ngram { width, depth: depth.ok_or_else(|| missing("depth"))?, order, min_order }
+            Drafter::Ngram { width, depth: depth.ok_or_else(|| missing("depth"))?, order }
         }
     })
 }

@@ -64,9 +64,8 @@ fn cpu(out: &mut String, e: &Experiment, live: &Live) {
     if let Some(depth) = live.drafter.depth() {
         pair(out, "depth", &depth.to_string());
     }
-    if let Drafter::Ngram { order, min_order, .. } = live.drafter {
+    if let Drafter::Ngram { order, .. } = live.drafter {
         pair(out, "order", &order.to_string());
-        pair(out, "min_order", &min_order.to_string());
     }
     section(out, "[backend]");
     pair(out, "kind", &quote("cpu"));

@@ -115,16 +115,14 @@ pub enum Drafter {
         /// Levels.
         depth: u32,
     },
-    /// Continuations of the longest suffix that occurred before in the same request.
+    /// Continuations of the longest suffix that occurred before in the same request, down to one token.
     Ngram {
         /// Ranks per row.
         width: u32,
         /// Levels.
         depth: u32,
-        /// Longest suffix that is looked up, in tokens.
+        /// Longest suffix that is looked up, in tokens; shorter ones follow.
         order: u32,
-        /// Shortest suffix that is looked up, in tokens.
-        min_order: u32,
     },
 }
 

@@ -139,7 +139,7 @@ fn drafters_take_their_own_keys() {
         live.drafter
     };
     let ngram = with("kind = \"ngram\"\nwidth = 8\ndepth = 5\norder = 4\n");
-    assert_eq!(ngram, Drafter::Ngram { width: 8, depth: 5, order: 4, min_order: 1 });
+    assert_eq!(ngram, Drafter::Ngram { width: 8, depth: 5, order: 4 });
     let ar = with("kind = \"autoregressive\"\ncheckpoint = \"m\"\nwidth = 8\ndepth = 5\n");
     assert_eq!((ar.kind(), ar.depth()), ("autoregressive", Some(5)));
 }
