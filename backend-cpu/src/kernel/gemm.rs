@@ -2,13 +2,11 @@
 //!
 //! `ndarray`'s `.dot` packs the weights anew at every call, which costs more than the product itself for the few rows of a
 //! draft tree (on one Zen 3 core, 8 rows × 320 × 8192: 9.7 GFLOP/s against about 45 here; one row: 1.2 against 17). Here
-//! the weights are packed once, when the model is loaded. The chain also gives row invariance by construction: element
+//! the weights are packed once, when the model is loaded ([`super::Packed`]). The chain also gives row invariance by construction: element
 //! `(r, j)` is `fma(x[r][k], w[k][j], …)` for k = 0, 1, 2 …, whatever the number of rows, and a product that is continued
 //! from a stored partial sum gives the same bits as one that is not interrupted.
 
 use super::arch;
-use crate::seeded::{Seeded, seeded};
-use ndarray::ArrayView2;
 use pulp::{Simd, WithSimd};
 
 /// Columns of one panel: two vectors of the machine's unit.
@@ -22,96 +20,6 @@ pub(crate) fn panel_width() -> usize {
         }
     }
     arch().dispatch(Width)
-}
-
-/// Weights `[out, in]` packed in panels of [`panel_width`] outputs: panel, then input, then output.
-#[derive(Debug, Clone)]
-pub(crate) struct Packed {
-    inputs: usize,
-    outputs: usize,
-    data: Vec<f32>,
-}
-
-impl Packed {
-    /// Packs a linear layer's weight in the published layout, `[out, in]`.
-    #[must_use]
-    pub fn new(weight: ArrayView2<'_, f32>) -> Self {
-        Self::concat(&[weight])
-    }
-
-    /// Packs several layers that read the same input as one, outputs side by side.
-    #[must_use]
-    pub fn concat(weights: &[ArrayView2<'_, f32>]) -> Self {
-        let nr = panel_width();
-        let inputs = weights.first().map_or(0, |w| w.ncols());
-        let outputs = weights.iter().map(|w| w.nrows()).sum::<usize>();
-        let mut data = vec![0.0; outputs.div_ceil(nr) * nr * inputs];
-        for (j, row) in weights.iter().flat_map(|w| w.rows()).enumerate() {
-            let base = j / nr * nr * inputs + j % nr;
-            for (k, &value) in row.iter().enumerate() {
-                data[base + k * nr] = value;
-            }
-        }
-        Self { inputs, outputs, data }
-    }
-
-    /// Width of the input.
-    #[must_use]
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
-    /// Width of the output.
-    #[must_use]
-    pub fn outputs(&self) -> usize {
-        self.outputs
-    }
-
-    /// `out = x · Wᵀ` for `rows` contiguous rows; `out += …` when `add`.
-    pub fn apply(&self, x: &[f32], rows: usize, out: &mut [f32], add: bool) {
-        self.apply_strided(x, self.inputs, rows, out, self.outputs, add);
-    }
-
-    /// The same with row strides `x_stride` and `out_stride`, so that one head of many can be read and written in place.
-    pub fn apply_strided(
-        &self,
-        x: &[f32],
-        x_stride: usize,
-        rows: usize,
-        out: &mut [f32],
-        out_stride: usize,
-        add: bool,
-    ) {
-        if seeded(Seeded::RowsChangeSums) && rows == 1 && !add {
-            // Sums the second half of the inputs first.
-            let half = self.inputs / 2;
-            let mut part = x[..self.inputs].to_vec();
-            part[..half].fill(0.0);
-            let mut late = vec![0.0; self.outputs];
-            crate::seeded::without(|| {
-                self.apply(&part, 1, &mut late, false);
-                part.copy_from_slice(&x[..self.inputs]);
-                part[half..].fill(0.0);
-                self.apply(&part, 1, &mut late, true);
-            });
-            out[..self.outputs].copy_from_slice(&late);
-            return;
-        }
-        let nr = panel_width();
-        arch().dispatch(Product {
-            x,
-            x_stride,
-            rows,
-            inner: self.inputs,
-            b: &self.data,
-            b_stride: nr,
-            b_panel: nr * self.inputs,
-            columns: self.outputs,
-            out,
-            out_stride,
-            add,
-        });
-    }
 }
 
 /// One product `out (+)= x · b`; `b` is read in panels of [`panel_width`] columns, row `k` of panel `p` at

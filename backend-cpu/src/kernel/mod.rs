@@ -6,10 +6,12 @@
 mod attend;
 mod elementwise;
 mod gemm;
+mod packed;
 
 pub(crate) use attend::{Attend, KvView, Visible, attend};
 pub(crate) use elementwise::{log_softmax, rms_norm, silu_mul, softmax};
-pub(crate) use gemm::{Packed, Product, panel_width};
+pub(crate) use gemm::{Product, panel_width};
+pub(crate) use packed::Packed;
 
 use pulp::Arch;
 use std::sync::OnceLock;

@@ -14,7 +14,9 @@ use crate::kv::KvShape;
 use ndarray::{Array2, ArrayView2, Axis, Slice};
 use std::collections::BTreeSet;
 use std::path::Path;
-use treeline_checkpoint::{Attention, Ffn, Gqa, Mla, Moe, Quantization, Router, TargetConfig, Weights};
+use treeline_checkpoint::{
+    Attention, Ffn, Gqa, Linear, Mla, Moe, PackedInt4, Quantization, Router, TargetConfig, Weights,
+};
 
 /// Reads tensors below a prefix.
 pub(crate) struct Loader<'w> {
@@ -29,14 +31,19 @@ impl<'w> Loader<'w> {
         Self { weights, prefix: prefix.to_owned(), quantization, used: BTreeSet::new() }
     }
 
-    /// A linear weight `[out, in]`, dequantised where it is packed.
-    pub fn linear(&mut self, module: &str, out: usize, inp: usize) -> Result<Array2<f32>> {
+    /// A linear weight as it is stored.
+    fn stored(&mut self, module: &str, out: usize, inp: usize) -> Result<Linear<'w>> {
         let module = format!("{}{module}", self.prefix);
         let linear = self.weights.linear(&module, out, inp, self.quantization)?;
-        let data = linear.to_f32()?;
         for suffix in ["weight", "weight_packed", "weight_scale", "weight_shape"] {
             self.used.insert(format!("{module}.{suffix}"));
         }
+        Ok(linear)
+    }
+
+    /// A linear weight `[out, in]`, dequantised where it is packed.
+    pub fn linear(&mut self, module: &str, out: usize, inp: usize) -> Result<Array2<f32>> {
+        let data = self.stored(module, out, inp)?.to_f32()?;
         Ok(matrix(out, inp, data))
     }
 
@@ -63,10 +70,10 @@ impl<'w> Loader<'w> {
 
     /// A SwiGLU.
     pub fn mlp(&mut self, module: &str, hidden: usize, inner: usize) -> Result<Mlp> {
-        let gate = self.linear(&format!("{module}.gate_proj"), inner, hidden)?;
-        let up = self.linear(&format!("{module}.up_proj"), inner, hidden)?;
-        let down = self.linear(&format!("{module}.down_proj"), hidden, inner)?;
-        Ok(Mlp { gate_up: Packed::concat(&[gate.view(), up.view()]), down: Packed::new(down.view()) })
+        let gate = self.stored(&format!("{module}.gate_proj"), inner, hidden)?;
+        let up = self.stored(&format!("{module}.up_proj"), inner, hidden)?;
+        let down = self.stored(&format!("{module}.down_proj"), hidden, inner)?;
+        Ok(Mlp { gate_up: pack(&[gate, up])?, down: pack(&[down])? })
     }
 
     /// Grouped-query attention.
@@ -216,6 +223,26 @@ pub(super) fn model(dir: &Path) -> Result<Model> {
     };
     let rotary = Rotary::new(&config.rope);
     Ok(Model { config, embed, layers, norm, head, rotary, kv })
+}
+
+/// Packs linear layers side by side: as INT4 where all of them are.
+fn pack(weights: &[Linear<'_>]) -> Result<Packed> {
+    let int4: Option<Vec<PackedInt4<'_>>> = weights
+        .iter()
+        .map(|w| match w {
+            Linear::Int4(packed) => Some(*packed),
+            Linear::Dense(_) => None,
+        })
+        .collect();
+    if let Some(int4) = int4 {
+        return Ok(Packed::int4(&int4));
+    }
+    let wide = |w: &Linear<'_>| {
+        let [rows, columns] = w.shape();
+        Ok(matrix(rows, columns, w.to_f32()?))
+    };
+    let wide: Vec<Array2<f32>> = weights.iter().map(wide).collect::<Result<_>>()?;
+    Ok(Packed::concat(&wide.iter().map(|w| w.view()).collect::<Vec<_>>()))
 }
 
 fn matrix(rows: usize, columns: usize, data: Vec<f32>) -> Array2<f32> {

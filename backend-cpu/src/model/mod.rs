@@ -22,8 +22,7 @@ use rope::{Angles, Rotary};
 use std::path::Path;
 use treeline_checkpoint::TargetConfig;
 
-/// Weights of one model in f32, packed for the engine's kernels; INT4 experts are dequantised once, here. Meant to be
-/// shared by any number of engines.
+/// Weights of one model, packed for the engine's kernels. Meant to be shared by any number of engines.
 #[derive(Debug)]
 pub struct Model {
     config: TargetConfig,

@@ -47,10 +47,10 @@ fn dflash_pair() -> CpuPair {
 }
 
 /// A small generator for test inputs.
-struct Noise(u64);
+pub(crate) struct Noise(pub u64);
 
 impl Noise {
-    fn below(&mut self, n: u32) -> u32 {
+    pub fn below(&mut self, n: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(n)) as u32
     }
