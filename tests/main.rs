@@ -1,6 +1,11 @@
 //! Whole-system tests: what no single crate can promise alone.
 
+mod mini;
 mod repo;
 
+mod equality;
+mod fault_table;
+mod replay;
 mod structure;
 mod tidy;
+mod tree_paths;

@@ -16,8 +16,8 @@ pub fn files(endings: &[&str]) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                if !name.starts_with('.')
-                    && !["target", "runs", "models", "fixtures", "__pycache__"].contains(&name.as_str())
+                let output = dir == root() && ["target", "runs"].contains(&name.as_str());
+                if !output && !name.starts_with('.') && !["models", "fixtures", "__pycache__"].contains(&name.as_str())
                 {
                     todo.push(path);
                 }
