@@ -86,6 +86,8 @@ fn fault_44_a_flat_cost_is_refused() {
             StepTime { verify_ms: 3.0, ..StepTime::default() }
         }
     }
+    // The control, what a flat cost that is let through does: the last end, however little it adds.
+    assert_eq!(best_end(&equal_gains(1e-9), &[3.0; 4]), Some(3));
     let mut drive = Drive::new(json!({}), 8, 3, 4, Box::new(Flat));
     let step = drive.round(&[row(&[0.5, 0.2])], |_| Some(0));
     assert!(matches!(&step.fault, Some(Fault::Policy(why)) if why.contains("flat")), "{:?}", step.fault);
