@@ -3,7 +3,7 @@
 use super::Usage;
 use super::out::Out;
 use crate::config::{Backend, Overrides};
-use std::path::Path;
+use std::path::{Component, Path};
 use treeline_policies::Registry;
 
 /// Measures and prints the curve. The models, context and backend are the experiment's; its own [cost] is not needed.
@@ -14,8 +14,11 @@ pub(super) fn run(file: &Path, quiet: bool, registry: &Registry, out: &Out) -> a
     }
     let curve = crate::run::calibrate(&experiment, quiet)?;
     let ms: Vec<f64> = curve.ms().iter().map(|ms| (ms * 1e3).round() / 1e3).collect();
-    // The file's name alone: a result that names a machine's folders cannot be published.
-    let name = file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    // As typed from the checkout; of a path from elsewhere the name alone, since a result that names a machine's folders
+    // cannot be published.
+    let plain = file.components().all(|part| matches!(part, Component::Normal(_)));
+    let shown = if plain { Some(file.as_os_str()) } else { file.file_name() };
+    let name = shown.map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let source = toml::Value::from(format!("treeline calibrate {name}"));
     out.data(&format!("[cost.curve]\nrows = {:?}\nms = {ms:?}\nsource = {source}", curve.rows()))
 }

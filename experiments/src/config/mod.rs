@@ -38,7 +38,7 @@ pub struct Overrides {
     pub backend: Option<String>,
     /// In place of `backend.trace`, relative to the working folder.
     pub trace: Option<PathBuf>,
-    /// Whether a missing [cost] is forgiven: the run is about to measure it, or runs no policy.
+    /// Whether a missing `[cost]` is forgiven: the run is about to measure it, or runs no policy.
     pub without_cost: bool,
 }
 
