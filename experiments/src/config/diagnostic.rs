@@ -241,7 +241,13 @@ mod tests {
     #[test]
     fn any_span_of_any_text_is_shown() {
         let long = "x".repeat(5000);
-        for (text, span) in [("", 0..0), ("é", 1..1), ("a\n", std::ops::Range { start: 9, end: 3 }), (long.as_str(), 4000..4900), ("a", 1..1)] {
+        for (text, span) in [
+            ("", 0..0),
+            ("é", 1..1),
+            ("a\n", std::ops::Range { start: 9, end: 3 }),
+            (long.as_str(), 4000..4900),
+            ("a", 1..1),
+        ] {
             let shown = Diagnostic::new(text, "f", span, "m".into(), None).to_string();
             assert!(shown.lines().all(|l| l.chars().count() <= SHOWN + 8), "{shown}");
             assert!(shown.contains('^'));
