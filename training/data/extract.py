@@ -1,6 +1,6 @@
 """Stage 1: unpacked packages → one JSONL of documents.
 
-    python3 -m data.extract --debs /tmp/tl/data/x --wheels /tmp/tl/data/p --gsm8k gsm8k_train.jsonl --out docs.jsonl
+    python3 -m data.extract --debs DEBS --wheels WHEELS --gsm8k gsm8k_train.jsonl --out docs.jsonl
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Stage 8: evaluation prompts as JSONL, `{"id", "domain", "text"}`.
 
-    python3 -m data.prompts --data /tmp/tl/data --wheels /tmp/tl/data/p --tokens /tmp/tl/tokens --out experiments/prompts
+    python3 -m data.prompts --data DATA --wheels WHEELS --tokens TOKENS --out experiments/prompts
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Stage 2: near-duplicate removal, held-out split, and the check against the evaluation texts.
 
-    python3 -m data.split --docs docs.jsonl --wheels /tmp/tl/data/p --out /tmp/tl/data
+    python3 -m data.split --docs docs.jsonl --wheels WHEELS --out DATA
 
 A document's shingles are its runs of 12 words (lower case, punctuation dropped), hashed.
 1. In a seeded random order, a document is dropped when more than half of its shingles were seen before.

@@ -1,6 +1,6 @@
 """Stage 3: byte-level BPE of 8192 and token streams (uint16).
 
-    python3 -m data.tokenise --data /tmp/tl/data --out /tmp/tl/tokens
+    python3 -m data.tokenise --data DATA --out TOKENS
 
 Writes `tokenizer.json`, `tokenizer_config.json`, and per split and domain a flat uint16 stream in which every document is
 `<|bos|> … <|eos|>`, with the offsets of the documents (int64) beside it.
