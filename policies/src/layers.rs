@@ -1,9 +1,10 @@
 //! Growth from a pool of candidates: nodes are expanded wave by wave, all their best children enter the pool, and at the
 //! end a selection of the pool becomes the tree. What top-k, OPT-Tree, SpecExec and TALON share.
 
+use crate::best_first::{ask_full, full_needs};
 use crate::order::{Nodes, Place, cmp_scored};
 use std::cmp::Ordering;
-use treeline_core::{DraftView, Fault, Forest, Grow, NodeRef, ROOT};
+use treeline_core::{Ask, DraftView, Fault, Forest, Grow, Limits, Needs, NodeRef, ROOT, Round, TreePolicy};
 
 const NONE: u32 = u32::MAX;
 
@@ -106,7 +107,20 @@ impl Pool {
 }
 
 /// What distinguishes the policies that grow from a pool.
-pub(crate) trait Pooled {
+pub(crate) trait Pooled: Send + 'static {
+    /// The `kind` used in files.
+    fn kind(&self) -> &'static str;
+
+    /// What the policy needs: by default whatever a tree of the budget can read.
+    fn needs(&self, limits: &Limits) -> Needs {
+        full_needs(limits)
+    }
+
+    /// What it asks the drafter for: by default whatever a tree of the caps can read.
+    fn ask(&self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        ask_full(round, ask);
+    }
+
     /// Children of an expanded node that enter the pool.
     fn width(&self, pool: &Pool) -> u32;
 
@@ -132,16 +146,55 @@ struct Growth {
     beam: Vec<u32>,
 }
 
+/// The policy that a [`Pooled`] rule makes.
+#[derive(Debug)]
+pub(crate) struct Layered<R> {
+    rule: R,
+    layers: Layers,
+}
+
+impl<R: Pooled> Layered<R> {
+    /// A policy that grows by `rule`.
+    pub fn boxed(rule: R) -> Box<dyn TreePolicy> {
+        Box::new(Self { rule, layers: Layers::default() })
+    }
+}
+
+impl<R: Pooled> TreePolicy for Layered<R> {
+    fn kind(&self) -> &str {
+        self.rule.kind()
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        self.rule.needs(limits)
+    }
+
+    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        self.layers.begin(round.batch.len());
+        self.rule.ask(round, ask);
+    }
+
+    fn grow(
+        &mut self,
+        _round: &Round<'_>,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> Grow {
+        self.layers.grow(&mut self.rule, drafts, forest, wave)
+    }
+}
+
 /// Drives a [`Pooled`] rule over a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Layers {
+struct Layers {
     seqs: Vec<Growth>,
     order: Vec<u32>,
 }
 
 impl Layers {
     /// Forgets the last round.
-    pub fn begin(&mut self, seqs: usize) {
+    fn begin(&mut self, seqs: usize) {
         self.seqs.resize_with(self.seqs.len().max(seqs), Growth::default);
         for growth in &mut self.seqs[..seqs] {
             growth.started = false;
@@ -150,7 +203,7 @@ impl Layers {
     }
 
     /// Grows every tree; to be called until it answers [`Grow::Done`].
-    pub fn grow(
+    fn grow(
         &mut self,
         rule: &mut impl Pooled,
         drafts: &dyn DraftView,

@@ -5,12 +5,11 @@
 //! tree is the n largest. The original expands the n best of each level; those outside the n best of all have no
 //! descendant in the tree, so leaving them out changes the number of expansions only.
 
-use crate::best_first::full_needs;
-use crate::layers::{Layers, Pool, Pooled};
+use crate::layers::{Layered, Pool, Pooled};
 use crate::registry::{BuildError, PolicyConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Round, TreePolicy};
+use treeline_core::{Limits, TreePolicy};
 
 /// Parameters of `opt-tree`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,15 +36,8 @@ impl PolicyConfig for OptTreeConfig {
         if !(self.delta >= 0.0 && self.delta.is_finite()) {
             return Err(BuildError::value(Self::KIND, "delta", "must be 0 or more expected tokens"));
         }
-        Ok(Box::new(OptTree { rule: Rule { delta: self.delta, best: Vec::new() }, layers: Layers::default() }))
+        Ok(Layered::boxed(Rule { delta: self.delta, best: Vec::new() }))
     }
-}
-
-/// The OPT-Tree policy.
-#[derive(Debug)]
-pub struct OptTree {
-    rule: Rule,
-    layers: Layers,
 }
 
 #[derive(Debug)]
@@ -55,6 +47,10 @@ struct Rule {
 }
 
 impl Pooled for Rule {
+    fn kind(&self) -> &'static str {
+        OptTreeConfig::KIND
+    }
+
     fn width(&self, pool: &Pool) -> u32 {
         pool.budget
     }
@@ -76,30 +72,5 @@ impl Pooled for Rule {
 
     fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>) {
         pool.best_of_all(order);
-    }
-}
-
-impl TreePolicy for OptTree {
-    fn kind(&self) -> &str {
-        OptTreeConfig::KIND
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        full_needs(limits)
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.layers.begin(round.batch.len());
-        crate::best_first::ask_full(round, ask);
-    }
-
-    fn grow(
-        &mut self,
-        _round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.layers.grow(&mut self.rule, drafts, forest, wave)
     }
 }

@@ -5,12 +5,12 @@
 //! of any depth that are among the budget's best keys so far; after `waves` waves, or when there are none, the budget's
 //! best keys are the tree.
 
-use crate::best_first::{ask_full, check_beam, default_beam, full_needs};
-use crate::layers::{Layers, Pool, Pooled};
+use crate::best_first::{check_beam, default_beam};
+use crate::layers::{Layered, Pool, Pooled};
 use crate::registry::{BuildError, PolicyConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Round, TreePolicy};
+use treeline_core::{Limits, TreePolicy};
 
 /// Parameters of `spec-exec`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,16 +49,8 @@ impl PolicyConfig for SpecExecConfig {
             return Err(BuildError::value(Self::KIND, "waves", "must be 1 or more"));
         }
         let waves = self.waves.unwrap_or(limits.depth);
-        let rule = Rule { beam: self.beam, ln_decay: self.decay.ln(), waves, best: Vec::new() };
-        Ok(Box::new(SpecExec { rule, layers: Layers::default() }))
+        Ok(Layered::boxed(Rule { beam: self.beam, ln_decay: self.decay.ln(), waves, best: Vec::new() }))
     }
-}
-
-/// The SpecExec policy.
-#[derive(Debug)]
-pub struct SpecExec {
-    rule: Rule,
-    layers: Layers,
 }
 
 #[derive(Debug)]
@@ -70,6 +62,10 @@ struct Rule {
 }
 
 impl Pooled for Rule {
+    fn kind(&self) -> &'static str {
+        SpecExecConfig::KIND
+    }
+
     fn width(&self, pool: &Pool) -> u32 {
         pool.budget
     }
@@ -91,30 +87,5 @@ impl Pooled for Rule {
 
     fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>) {
         pool.best_of_all(order);
-    }
-}
-
-impl TreePolicy for SpecExec {
-    fn kind(&self) -> &str {
-        SpecExecConfig::KIND
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        full_needs(limits)
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.layers.begin(round.batch.len());
-        ask_full(round, ask);
-    }
-
-    fn grow(
-        &mut self,
-        _round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.layers.grow(&mut self.rule, drafts, forest, wave)
     }
 }

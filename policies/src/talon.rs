@@ -3,12 +3,11 @@
 //!
 //! A confident draft grows deep and narrow, an uncertain one shallow and wide.
 
-use crate::best_first::full_needs;
-use crate::layers::{Layers, Pool, Pooled};
+use crate::layers::{Layered, Pool, Pooled};
 use crate::registry::{BuildError, PolicyConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Round, TreePolicy};
+use treeline_core::{Limits, TreePolicy};
 
 /// Parameters of `talon`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,16 +45,8 @@ impl PolicyConfig for TalonConfig {
         if !(self.mu > 0.0 && self.mu <= 1.0) {
             return Err(BuildError::value(Self::KIND, "mu", "must be above 0 and at most 1"));
         }
-        let rule = Rule { width: self.width, ln_mu: self.mu.ln(), level: Vec::new() };
-        Ok(Box::new(Talon { rule, layers: Layers::default() }))
+        Ok(Layered::boxed(Rule { width: self.width, ln_mu: self.mu.ln(), level: Vec::new() }))
     }
-}
-
-/// The TALON-like policy.
-#[derive(Debug)]
-pub struct Talon {
-    rule: Rule,
-    layers: Layers,
 }
 
 #[derive(Debug)]
@@ -66,6 +57,10 @@ struct Rule {
 }
 
 impl Pooled for Rule {
+    fn kind(&self) -> &'static str {
+        TalonConfig::KIND
+    }
+
     fn width(&self, pool: &Pool) -> u32 {
         if pool.waves == 0 { self.width } else { pool.budget }
     }
@@ -87,30 +82,5 @@ impl Pooled for Rule {
 
     fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>) {
         order.extend_from_slice(&pool.kept);
-    }
-}
-
-impl TreePolicy for Talon {
-    fn kind(&self) -> &str {
-        TalonConfig::KIND
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        full_needs(limits)
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.layers.begin(round.batch.len());
-        crate::best_first::ask_full(round, ask);
-    }
-
-    fn grow(
-        &mut self,
-        _round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.layers.grow(&mut self.rule, drafts, forest, wave)
     }
 }

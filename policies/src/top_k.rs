@@ -5,7 +5,7 @@
 //! the end the budget's best candidates of all levels are the tree. Static: every node of level i − 1 has
 //! `widths[i − 1]` children, whatever the draft says, cut in level and rank order to the budget.
 
-use crate::layers::{Layers, Pool, Pooled};
+use crate::layers::{Layered, Pool, Pooled};
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::{MAX_NODES, Shape, Shaped};
 use schemars::JsonSchema;
@@ -44,10 +44,9 @@ impl PolicyConfig for TopKConfig {
             (None, Some(_), Some(_)) => bad("depth", "with `widths` the list's length is the depth"),
             (Some(0), ..) => bad("width", "must be 1 or more"),
             (_, Some(0), _) => bad("depth", "must be 1 or more"),
-            (Some(width), depth, None) => Ok(Box::new(TopK {
-                rule: Rule { width, depth: depth.unwrap_or(limits.depth) },
-                layers: Layers::default(),
-            })),
+            (Some(width), depth, None) => {
+                Ok(Layered::boxed(Rule { width, depth: depth.unwrap_or(limits.depth), best: Vec::new() }))
+            }
             (None, None, Some(widths)) if widths.is_empty() || widths.contains(&0) => {
                 bad("widths", "give one positive width per level")
             }
@@ -70,20 +69,32 @@ impl PolicyConfig for TopKConfig {
     }
 }
 
-/// The dynamic form.
-#[derive(Debug)]
-pub struct TopK {
-    rule: Rule,
-    layers: Layers,
-}
-
 #[derive(Debug)]
 struct Rule {
     width: u32,
     depth: u32,
+    best: Vec<u32>,
 }
 
 impl Pooled for Rule {
+    fn kind(&self) -> &'static str {
+        TopKConfig::KIND
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        Needs {
+            depth: self.depth.min(limits.depth),
+            width: self.width.min(limits.width),
+            waves: true,
+            ..Needs::default()
+        }
+    }
+
+    fn ask(&self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        let Self { width, depth, .. } = *self;
+        ask.extend(round.caps.iter().map(|c| Ask { depth: c.depth.min(depth), width, draw: round.draw }));
+    }
+
     fn width(&self, _pool: &Pool) -> u32 {
         self.width
     }
@@ -92,47 +103,20 @@ impl Pooled for Rule {
         if pool.waves >= self.depth.min(pool.depth) {
             return;
         }
-        beam.extend(pool.fresh());
-        pool.best(beam, self.width as usize);
+        if self.width < pool.budget {
+            beam.extend(pool.fresh());
+            pool.best(beam, self.width as usize);
+            return;
+        }
+        // A beam wider than the tree: what is not among the budget's best so far is in no tree, nor is anything below it.
+        // Expanding it as well would let the pool grow as width to the power of depth.
+        pool.best_of_all(&mut self.best);
+        let fresh = pool.fresh();
+        beam.extend(self.best.iter().copied().filter(|i| fresh.contains(i)));
     }
 
     fn select(&mut self, pool: &mut Pool, order: &mut Vec<u32>) {
         pool.best_of_all(order);
-    }
-}
-
-impl TreePolicy for TopK {
-    fn kind(&self) -> &str {
-        TopKConfig::KIND
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        Needs {
-            depth: self.rule.depth.min(limits.depth),
-            width: self.rule.width.min(limits.width),
-            waves: true,
-            ..Needs::default()
-        }
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.layers.begin(round.batch.len());
-        let Rule { width, depth, .. } = self.rule;
-        ask.extend(round.caps.iter().map(|c| Ask { depth: c.depth.min(depth), width, draw: round.draw }));
-    }
-
-    fn grow(
-        &mut self,
-        _round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.layers.grow(&mut self.rule, drafts, forest, wave)
-    }
-
-    fn program(&self) -> Option<Program> {
-        Some(Program::TopK { width: self.rule.width, depth: self.rule.depth })
     }
 }
 
