@@ -25,6 +25,9 @@ pub trait PolicyConfig: Serialize + DeserializeOwned + JsonSchema + 'static {
     fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError>;
 }
 
+/// The name that plain decoding has in results: no policy may have it.
+pub const PLAIN: &str = "plain";
+
 /// Why there is no policy.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum BuildError {
@@ -146,9 +149,9 @@ impl Registry {
     /// Adds a policy.
     ///
     /// # Errors
-    /// [`BuildError::Taken`] when its kind is registered already.
+    /// [`BuildError::Taken`] when its kind is registered already, or is [`PLAIN`].
     pub fn register<C: PolicyConfig>(&mut self) -> Result<(), BuildError> {
-        if self.entries.iter().any(|e| e.kind == C::KIND) {
+        if C::KIND == PLAIN || self.entries.iter().any(|e| e.kind == C::KIND) {
             return Err(BuildError::Taken(C::KIND.into()));
         }
         self.add::<C>();

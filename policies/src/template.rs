@@ -29,22 +29,26 @@ pub enum NameError {
 }
 
 /// Words that cargo or the compiler refuse as a crate's name, or that the crate's dependencies have.
-const RESERVED: [&str; 47] = [
+const RESERVED: [&str; 65] = [
     "abstract",
+    "alloc",
     "as",
     "async",
     "await",
     "become",
     "box",
     "break",
+    "build",
     "const",
     "continue",
     "core",
     "crate",
+    "deps",
     "do",
     "dyn",
     "else",
     "enum",
+    "examples",
     "extern",
     "false",
     "final",
@@ -54,6 +58,7 @@ const RESERVED: [&str; 47] = [
     "if",
     "impl",
     "in",
+    "incremental",
     "let",
     "loop",
     "macro",
@@ -61,6 +66,8 @@ const RESERVED: [&str; 47] = [
     "mod",
     "move",
     "mut",
+    "override",
+    "priv",
     "proc-macro",
     "pub",
     "ref",
@@ -77,6 +84,17 @@ const RESERVED: [&str; 47] = [
     "treeline",
     "treeline-core",
     "treeline-policies",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
 ];
 
 /// Checks a plug-in's name.
@@ -92,7 +110,7 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     if RESERVED.contains(&name) {
         return Err(NameError::Reserved(name.into()));
     }
-    if crate::Registry::builtin().kinds().any(|k| k == name) {
+    if name == crate::registry::PLAIN || crate::Registry::builtin().kinds().any(|k| k == name) {
         return Err(NameError::Taken(name.into()));
     }
     Ok(())
