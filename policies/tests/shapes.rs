@@ -199,6 +199,25 @@ fn top_k_equals_a_literal_form() {
     }
 }
 
+/// A beam that is wider than the tree is best-first, and its pool does not grow as width to the power of depth: 64 ranks
+/// over 7 levels would be 4·10¹² candidates.
+#[test]
+fn top_k_with_a_beam_of_any_width_is_best_first() {
+    for seed in 0..200 {
+        for conditional in [false, true] {
+            let scene = scene(seed, 1, limits(9, 4, 5), conditional, if seed % 2 == 0 { 3 } else { 0 });
+            for width in [9, 40, u32::MAX] {
+                let wide = &trees("top-k", &json!({ "width": width }), &scene)[0];
+                let best = &trees("best-first", &json!({}), &scene)[0];
+                assert_eq!(wide, best, "seed {seed}, width {width}");
+            }
+        }
+    }
+    let deep = scene(1, 1, limits(8, 7, 64), false, 0);
+    let wide = &trees("top-k", &json!({ "width": u32::MAX }), &deep)[0];
+    assert_eq!(wide, &trees("best-first", &json!({}), &deep)[0]);
+}
+
 /// Without discount, with a wide beam and enough waves SpecExec finds the best-first tree; a discount prefers shallow nodes.
 #[test]
 fn spec_exec_discounts_depth() {
