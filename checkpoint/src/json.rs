@@ -13,9 +13,16 @@ use crate::error::{Error, Result};
 /// and every `Vec` sized by one of them small.
 const COUNT_LIMIT: u64 = 1 << 24;
 
+/// Opens an ordinary file. A named pipe would wait for a writer for ever, a device has no end.
+pub(crate) fn open_plain(path: &Path) -> Result<File> {
+    let plain = std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file();
+    let other = || std::io::Error::new(std::io::ErrorKind::InvalidInput, "is not an ordinary file");
+    if plain { File::open(path).map_err(|e| Error::io(path, e)) } else { Err(Error::io(path, other())) }
+}
+
 /// Reads a whole file of at most `limit` bytes.
 pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    let mut file = File::open(path).map_err(|e| Error::io(path, e))?;
+    let mut file = open_plain(path)?;
     let meta = file.metadata().map_err(|e| Error::io(path, e))?;
     if meta.len() > limit {
         return Err(Error::TooLarge { path: path.to_owned(), bytes: meta.len(), limit });

@@ -244,3 +244,20 @@ fn the_digest_names_the_weights() {
     let after = (of(dir.path(), Thoroughness::Full), of(dir.path(), Thoroughness::Headers));
     assert!(before.0 != after.0 && before.1 == after.1);
 }
+
+/// A named pipe in place of a shard would wait for ever, a device has no end: neither is opened.
+#[cfg(unix)]
+#[test]
+fn only_ordinary_files_are_opened() {
+    let device = folder(&[]);
+    std::os::unix::fs::symlink("/dev/zero", device.path().join("model.safetensors")).unwrap();
+    refuse(&device, &["model.safetensors", "is not an ordinary file"]);
+    let nested = folder(&[]);
+    fs::create_dir(nested.path().join("model.safetensors.index.json")).unwrap();
+    refuse(&nested, &["model.safetensors.index.json", "is not an ordinary file"]);
+    let pipe = folder(&[]);
+    let config = pipe.path().join("config.json");
+    assert!(std::process::Command::new("mkfifo").arg(&config).status().unwrap().success());
+    let error = treeline_checkpoint::TargetConfig::from_dir(pipe.path()).unwrap_err().to_string();
+    assert!(error.contains("config.json") && error.contains("is not an ordinary file"), "{error}");
+}

@@ -5,7 +5,6 @@ mod header;
 mod view;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 use memmap2::Mmap;
@@ -18,7 +17,7 @@ pub use view::TensorView;
 use crate::config::Quantization;
 use crate::error::{Error, Result};
 use crate::int4::PackedInt4;
-use crate::json::{Fields, parse, read_limited};
+use crate::json::{Fields, open_plain, parse, read_limited};
 
 /// Largest index file that is read; a model of 10⁶ tensors needs about 100 MB.
 const INDEX_LIMIT: u64 = 256 << 20;
@@ -112,7 +111,7 @@ impl Weights {
 
     #[allow(unsafe_code, reason = "a memory map is unsafe to make; see the comment at the one line")]
     fn open_shard(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).map_err(|e| Error::io(path, e))?;
+        let file = open_plain(path)?;
         // SAFETY: the map is private to this struct and only ever read. The documented condition of `Weights` is that nobody
         // changes or truncates the file meanwhile; if one did, values would change under us or the read would fault, but every
         // bit pattern is a valid u8, and all offsets were checked against the length of the map itself.
