@@ -172,6 +172,9 @@ pub struct CellDetail {
     pub prefill_ms: Option<f64>,
     /// Requests that ended with a fault: id and message.
     pub faults: Vec<(u64, String)>,
+    /// Doubts about this cell, with advice; [`Summary::warnings`] has them once for all cells.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// One request of a cell.

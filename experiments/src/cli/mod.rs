@@ -15,6 +15,7 @@ mod out;
 mod policies;
 mod policy_new;
 mod policy_try;
+mod report;
 mod run;
 mod trace;
 mod tree_text;
@@ -43,6 +44,8 @@ struct Cli {
 enum Verb {
     /// Run an experiment and print its answer.
     Run(RunArgs),
+    /// Draw the report of a finished run again; print its tables as Markdown, or write a picture.
+    Report(report::ReportArgs),
     /// List the tree policies with their parameters and needs.
     Policies {
         /// Print JSON.
@@ -169,6 +172,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
 fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode> {
     match cli.verb {
         Verb::Run(args) => return run::run(&args, registry, out),
+        Verb::Report(args) => report::run(&args, registry, out)?,
         Verb::Policies { json } => policies::list(registry, out, json)?,
         Verb::Policy(PolicyVerb::New(args)) => policy_new::new(&args, out)?,
         Verb::Policy(PolicyVerb::Try(args)) => policy_try::run(&args, registry, out)?,

@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs, registry: &Registry, out: &Out) -> anyhow::Res
         out.json(&outcome.summary)?;
     } else {
         let answer = report::answer(&outcome.summary, &outcome.details);
-        let table = report::table(&outcome.summary, out.colour, out.width);
+        let table = report::table(&outcome.summary, &outcome.details, out.colour, out.width);
         out.data(&format!("{answer}\n\n{table}"))?;
     }
     for (cell, why) in &outcome.failed {
@@ -69,7 +69,7 @@ fn command(mut args: impl Iterator<Item = String>) -> String {
 }
 
 /// The router of a live target.
-fn experts(backend: &Backend) -> anyhow::Result<Option<report::RoutedExperts>> {
+pub(super) fn experts(backend: &Backend) -> anyhow::Result<Option<report::RoutedExperts>> {
     let Backend::Cpu(live) = backend else { return Ok(None) };
     let config = TargetConfig::from_dir(&live.target.path)?;
     let moe = config.layers.iter().find_map(|layer| match &layer.ffn {

@@ -38,7 +38,7 @@ pub fn answer(summary: &Summary, details: &[CellDetail]) -> String {
 }
 
 /// The panel and line that the answer is about: sampled text before greedy, low concurrency before high.
-fn headline<'g, 'a>(groups: &'g [Group<'a>]) -> Option<(&'g Group<'a>, &'g Line<'a>)> {
+pub(super) fn headline<'g, 'a>(groups: &'g [Group<'a>]) -> Option<(&'g Group<'a>, &'g Line<'a>)> {
     let candidates: Vec<_> = groups.iter().filter_map(|g| g.main().map(|line| (g, line))).collect();
     candidates.into_iter().min_by_key(|(g, _)| (g.temperature == 0.0, g.concurrency))
 }

@@ -4,16 +4,22 @@
 //! and a section without data is left out; nothing is ever drawn from a default.
 
 mod answer;
+mod domains;
 mod fmt;
+mod markdown;
 mod model;
 mod page;
+mod picture;
 mod plot;
+pub(crate) mod remarks;
 mod sections;
 mod stats;
 mod table;
 
 pub use answer::answer;
+pub use markdown::markdown;
 pub use page::html;
+pub use picture::picture;
 pub use table::table;
 
 /// What the page says beside the figures.

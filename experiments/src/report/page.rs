@@ -8,7 +8,10 @@ use super::plot::swatch;
 use super::{Context, answer, sections, table};
 use crate::results::{CellDetail, Summary};
 
-/// Style of the page and of every picture in it.
+/// Colours, and the style of every picture.
+pub(super) const PALETTE: &str = include_str!("palette.css");
+
+/// Style of the page around the pictures.
 const STYLE: &str = include_str!("style.css");
 
 /// The report as one self-contained page: no script, no network, dark and light by the reader's setting.
@@ -16,6 +19,7 @@ const STYLE: &str = include_str!("style.css");
 pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String {
     let groups = groups(summary, details);
     let warnings = sections::warnings(summary, &groups, ctx);
+    let notes = sections::notes(summary, &groups);
     let sections = sections::all(&groups, ctx.experts);
     let comparison = sections::comparison(summary);
     let reproduce = sections::reproduce(ctx);
@@ -27,7 +31,7 @@ pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String 
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (summary.experiment) " · Treeline" }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(PALETTE)) (PreEscaped(STYLE)) }
             }
             body {
                 main {
@@ -37,6 +41,7 @@ pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String 
                         (facts(summary, &groups))
                     }
                     @if let Some(w) = &warnings { (w) }
+                    @if let Some(n) = &notes { (n) }
                     @if !groups.is_empty() {
                         nav aria-label="Sections" {
                             a href="#table" { "All cells" }
@@ -74,16 +79,16 @@ fn facts(summary: &Summary, groups: &[Group<'_>]) -> Markup {
                 seen.push(&row.domain);
             }
         }
-        seen.join(", ")
+        seen
     };
     let workload = distinct(|c| Some(c.workload.clone()));
     let steps: u64 = summary.cells.iter().map(|c| c.rounds).sum();
     let items = [
-        ("Models", distinct(|c| c.deployment.clone())),
+        ("Models", distinct(|c| c.deployment.as_deref().map(brief))),
         ("Backend", distinct(|c| Some(c.backend.clone()))),
         ("Machine", distinct(|c| c.hardware.clone())),
         ("Workload", workload.clone()),
-        ("Domains", if workload.contains(&domains) { String::new() } else { domains }),
+        ("Domains", if domains.iter().all(|d| workload.contains(d)) { String::new() } else { domains.join(", ") }),
         ("Acceptance", distinct(|c| c.acceptance.clone())),
         ("Amount", if steps > 0 { amount(summary.cells.len() as u64, steps) } else { String::new() }),
     ];
@@ -92,13 +97,28 @@ fn facts(summary: &Summary, groups: &[Group<'_>]) -> Markup {
     } }
 }
 
+/// The text without what it says in parentheses: the manifest below has it whole.
+pub(super) fn brief(text: &str) -> String {
+    let mut depth = 0u32;
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            _ if depth == 0 => out.push(c),
+            _ => {}
+        }
+    }
+    out.replace(" ,", ",").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn amount(cells: u64, steps: u64) -> String {
     format!("{}, {} in all", plural(cells, "cell"), plural(steps, "verify step"))
 }
 
 /// The table of all cells, with a picture of each interval.
 fn cells(groups: &[Group<'_>]) -> Markup {
-    let columns = table::columns(groups.iter().flat_map(|g| g.all()));
+    let columns = table::columns(groups);
     let range = span(groups);
     html! {
         section id="table" {

@@ -24,6 +24,14 @@ pub(super) fn tau(rows: &[&RequestRow]) -> Option<Estimate> {
     Some(Estimate { mid: tokens as f64 / steps as f64, ends })
 }
 
+/// τ of the responses that do not end in a loop, those too short to be judged among them; `None` when none was judged or
+/// all loop.
+pub(super) fn without_loops(rows: &[&RequestRow]) -> Option<Estimate> {
+    let judged = rows.iter().any(|r| r.looped.is_some());
+    let kept: Vec<&RequestRow> = rows.iter().filter(|r| r.looped != Some(true)).copied().collect();
+    if judged { tau(&kept) } else { None }
+}
+
 /// τ of `second` minus τ of `first` over the requests that both served, resampled together.
 pub(super) fn difference(first: &CellDetail, second: &CellDetail) -> Option<Interval> {
     let pairs: Vec<[(f64, f64); 2]> = first
@@ -84,5 +92,17 @@ mod tests {
         assert!(got.ends.is_some());
         assert!(tau(&[&rows[0]]).unwrap().ends.is_none());
         assert!(tau(&[&rows[2]]).is_none());
+    }
+
+    /// Public fault 50: loops are easy to draft, so the figure without them is the one of real text.
+    #[test]
+    fn a_looping_response_is_left_out_and_nothing_else() {
+        let row = |steps, looped| RequestRow { id: 0, domain: String::new(), steps, tokens: 96, ms: None, looped };
+        let rows = |list: &[RequestRow]| without_loops(&list.iter().collect::<Vec<_>>()).map(|e| e.mid);
+        let (text, short, looping) = (row(48, Some(false)), row(32, None), row(12, Some(true)));
+        assert_eq!(rows(&[text.clone(), looping.clone(), short.clone()]), Some(192.0 / 80.0));
+        assert_eq!(rows(&[text, short.clone()]), Some(192.0 / 80.0));
+        assert_eq!(rows(&[looping.clone(), looping]), None);
+        assert_eq!(rows(&[short.clone(), short]), None);
     }
 }

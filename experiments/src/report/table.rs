@@ -1,8 +1,9 @@
 //! The table of a run: one set of columns for the terminal and for the page.
 
 use super::fmt::{MISSING, finite, fixed, interval, or_dash, percent, short};
-use super::model::{Entry, Line, groups};
-use crate::results::Summary;
+use super::model::{Entry, Group, Line, groups};
+use super::stats;
+use crate::results::{CellDetail, Summary};
 
 /// A column: how it is headed, what it says, and how soon it goes when the terminal is narrow.
 pub(super) struct Column {
@@ -21,7 +22,7 @@ pub(super) struct Column {
 }
 
 /// All columns in reading order.
-pub(super) const COLUMNS: [Column; 13] = [
+pub(super) const COLUMNS: [Column; 14] = [
     Column { short: "policy", long: "Policy", unit: "", drop: 0, text: true, show: |line, _| line.label.clone() },
     Column {
         short: "budget",
@@ -42,15 +43,23 @@ pub(super) const COLUMNS: [Column; 13] = [
     Column {
         short: "95 %",
         long: "95 % interval",
-        unit: "tokens / step",
+        unit: "of τ",
         drop: 0,
         text: false,
         show: |_, e| interval(e.cell.tau_lo, e.cell.tau_hi, 2).unwrap_or_else(|| MISSING.to_owned()),
     },
     Column {
+        short: WITHOUT_LOOPS,
+        long: "No loops",
+        unit: "τ",
+        drop: 1,
+        text: false,
+        show: |_, e| or_dash(without_loops(e), |v| fixed(v, 2)),
+    },
+    Column {
         short: "τ unw.",
         long: "Unweighted",
-        unit: "tokens / step",
+        unit: "τ",
         drop: 4,
         text: false,
         show: |_, e| or_dash(e.cell.tau_unweighted, |v| fixed(v, 2)),
@@ -121,19 +130,30 @@ pub(super) const COLUMNS: [Column; 13] = [
     },
 ];
 
-/// Columns that some cell fills; policy, budget and τ always.
-pub(super) fn columns<'a>(rows: impl Iterator<Item = (&'a Line<'a>, Entry<'a>)>) -> Vec<&'static Column> {
-    let rows: Vec<_> = rows.collect();
-    let filled = |c: &Column| rows.iter().any(|(line, e)| (c.show)(line, e) != MISSING);
+/// Head of the column that stands there only when some response loops.
+const WITHOUT_LOOPS: &str = "τ no loops";
+
+/// τ of the responses that do not loop.
+fn without_loops(e: &Entry<'_>) -> Option<f64> {
+    let rows: Vec<_> = e.detail?.per_request.iter().collect();
+    stats::without_loops(&rows).map(|tau| tau.mid)
+}
+
+/// Columns that some cell fills; policy, budget and τ always, τ without loops only beside loops.
+pub(super) fn columns(groups: &[Group<'_>]) -> Vec<&'static Column> {
+    let rows: Vec<_> = groups.iter().flat_map(|g| g.all()).collect();
+    let loops = rows.iter().any(|(_, e)| finite(e.cell.loop_share).is_some_and(|share| share > 0.0));
+    let filled =
+        |c: &Column| (c.short != WITHOUT_LOOPS || loops) && rows.iter().any(|(line, e)| (c.show)(line, e) != MISSING);
     COLUMNS.iter().enumerate().filter(|(i, c)| *i < 3 || filled(c)).map(|(_, c)| c).collect()
 }
 
 /// The terminal table: aligned, at most `width` columns wide (columns that do not fit are named below it), legible
 /// without colour. `colour` adds bold and dim. Ends with a newline; empty without cells.
 #[must_use]
-pub fn table(summary: &Summary, colour: bool, width: usize) -> String {
-    let groups = groups(summary, &[]);
-    let mut columns = columns(groups.iter().flat_map(|g| g.all()));
+pub fn table(summary: &Summary, details: &[CellDetail], colour: bool, width: usize) -> String {
+    let groups = groups(summary, details);
+    let mut columns = columns(&groups);
     let paint = |code: &str, text: &str| if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
     let cells = |columns: &[&Column], line: &Line<'_>, e: &Entry<'_>| -> Vec<String> {
         columns.iter().map(|c| (c.show)(line, e)).collect()

@@ -3,7 +3,6 @@
 use super::gauge::{Gauge, Share};
 use super::plan::{CellSpec, PLAIN};
 use super::source::Source;
-use super::warnings::NOTE;
 use crate::config::Experiment;
 use crate::results::{Cell, CellDetail, DepthRow, RequestRow, RowsPoint, Source as Origin, WaterfallRow};
 use std::collections::BTreeMap;
@@ -93,7 +92,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
             experts: experts.map(|_| "measured".to_owned()),
         },
         in_domain: None,
-        notes: notes(source, spec, m, loops),
+        notes: notes(source, spec, m),
     };
     let (times, timed) = tally.times();
     let per_step = |phase: &Phase| (phase_name(*phase), times.of(*phase) / timed as f64);
@@ -110,6 +109,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         phases: if timed > 0 { decode.map(per_step).collect() } else { Vec::new() },
         phi: phi(m),
         prefill_ms: (timed > 0).then(|| times.of(Phase::Prefill)),
+        warnings: warnings(tally, loops, true).iter().map(ToString::to_string).collect(),
         faults: m.responses.iter().filter_map(|r| Some((r.request, r.end.as_ref().err()?.to_string()))).collect(),
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn phase_name(phase: Phase) -> String {
     .to_owned()
 }
 
-fn notes<S: Source>(source: &S, spec: &CellSpec, m: &Measured<'_, S>, loops: Option<f64>) -> Vec<String> {
+fn notes<S: Source>(source: &S, spec: &CellSpec, m: &Measured<'_, S>) -> Vec<String> {
     let (facts, tally) = (source.facts(), &m.gauge.tally);
     let mut notes = facts.notes.clone();
     if facts.clock {
@@ -141,10 +141,10 @@ fn notes<S: Source>(source: &S, spec: &CellSpec, m: &Measured<'_, S>, loops: Opt
             notes.push(format!("timed while up to {} cells ran side by side", m.side_by_side));
         }
     }
-    if spec.kind != PLAIN && tally.skipped() > 0 {
+    // A response's last token needs no draft: one such step a response is no news.
+    if spec.kind != PLAIN && tally.skipped() > finished(m.responses).count() as u64 {
         notes.push(format!("{} of {} steps drafted nothing", tally.skipped(), tally.steps()));
     }
-    notes.extend(warnings(tally, loops, true).iter().map(|w| format!("{NOTE}{w}")));
     notes
 }
 

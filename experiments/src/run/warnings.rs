@@ -1,10 +1,8 @@
 //! What a reader must know before believing a run, with advice.
 
-use crate::results::CellDetail;
+use crate::report::remarks::{Remark, merged};
+use crate::results::{Cell, CellDetail};
 use std::fmt;
-
-/// Begins a note of a cell that is a warning: it is repeated in the summary.
-pub(super) const NOTE: &str = "warning: ";
 
 /// A doubt about the whole run; doubts about a cell are [`treeline_core::metrics::Warning`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,25 +57,10 @@ impl fmt::Display for RunWarning {
     }
 }
 
-/// The run's warnings, then those of its cells: one line for each different text, with the cells that it holds for.
+/// The run's warnings, then those of its cells: one line for each, with the cells that it holds for.
 pub(super) fn lines(run: &[RunWarning], details: &[CellDetail]) -> Vec<String> {
-    let mut lines: Vec<String> = run.iter().map(ToString::to_string).collect();
-    let mut found: Vec<(&str, Vec<String>)> = Vec::new();
-    for detail in details {
-        let c = &detail.cell;
-        for text in c.notes.iter().filter_map(|n| n.strip_prefix(NOTE)) {
-            let label = format!("{} {} at T {}", c.policy, c.budget, c.temperature);
-            match found.iter_mut().find(|(t, _)| *t == text) {
-                Some((_, cells)) => cells.push(label),
-                None => found.push((text, vec![label])),
-            }
-        }
-    }
-    let all = details.len();
-    lines.extend(found.into_iter().map(|(text, cells)| match cells.len() {
-        n if n == all && n > 1 => format!("{text} (all cells)"),
-        n if n > 4 => format!("{text} ({}, … {n} cells)", cells[..3].join(", ")),
-        _ => format!("{text} ({})", cells.join(", ")),
-    }));
-    lines
+    let cells: Vec<&Cell> = details.iter().map(|d| &d.cell).collect();
+    let of_cells: Vec<&[String]> = details.iter().map(|d| d.warnings.as_slice()).collect();
+    let said = |Remark { text, scope }| format!("{text} ({scope})");
+    run.iter().map(ToString::to_string).chain(merged(&cells, &of_cells).into_iter().map(said)).collect()
 }

@@ -132,6 +132,7 @@ pub fn cell(policy: &str, params: serde_json::Value, budget: u32, temperature: f
         phi: (budget > 0).then_some((accepted * if temperature == 0.0 { 0.86 } else { 1.12 } + 0.02, accepted)),
         prefill_ms: Some(420.0),
         faults: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The report on synthetic results: sentence, table and page.
 
 mod data;
+mod folder;
 mod page;
 mod text;

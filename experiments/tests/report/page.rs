@@ -110,6 +110,38 @@ fn sections_without_data_disappear() {
     assert!(page.contains("<section id=\"experts\">") && !page.contains("independent rows (formula)"));
 }
 
+/// What asks for something stands apart from what is only so, and what cells share is said once.
+#[test]
+fn remarks_are_said_once_and_warnings_apart() {
+    let mut details = quickstart();
+    for (i, d) in details.iter_mut().enumerate() {
+        d.cell.notes = vec![format!("timed while up to {} cells ran side by side", 2 + i / 9)];
+        if let Some(first) = d.by_depth.first_mut() {
+            first.reached = d.cell.rounds - 1 - i as u64 % 4;
+        }
+    }
+    details[3].cell.notes.push("400 of 700 steps drafted nothing".to_owned());
+    details[3].by_depth[0].reached = 300;
+    details[4].faults = vec![(3, "context full".to_owned()), (7, "context full".to_owned())];
+    details[5].faults = vec![(3, "context full".to_owned())];
+    let page = page_of(&details, &context()).replace("\u{2060}", "").replace('\u{a0}', " ");
+    let section = |id: &str| {
+        let from = page.find(&format!("<section id=\"{id}\">")).unwrap();
+        &page[from..from + page[from..].find("</section>").unwrap()]
+    };
+    let (warnings, notes) = (section("warnings"), section("notes"));
+    assert_eq!(warnings.matches("<li").count(), 2, "{warnings}");
+    assert!(warnings.contains("3 requests ended with the same fault, request 3 of best-first 32 (T = 0.7) among them"));
+    assert_eq!(notes.matches("<li").count(), 3, "{notes}");
+    for text in [
+        "timed while up to 2–3 cells ran side by side <span class=\"dim\">(all cells)",
+        "400 of 700 steps drafted nothing <span class=\"dim\">(best-first 16 at T = 0.7)",
+        "1–4 steps of a cell drafted nothing: the last token of a response needs no draft",
+    ] {
+        assert!(notes.contains(text), "{text:?} is not in {notes}");
+    }
+}
+
 #[test]
 fn nothing_measured_is_said_not_drawn() {
     assert!(answer(&summary(&[]), &[]).contains("nothing to conclude"));
@@ -151,7 +183,7 @@ fn sixty_cells_of_unknown_policies_and_several_concurrencies() {
     assert_eq!(details.len(), 60);
     let page = page_of(&details, &context());
     assert!(page.matches("concurrency 16").count() > 3);
-    let text = table(&summary(&details), false, 100);
+    let text = table(&summary(&details), &details, false, 100);
     assert!(text.lines().all(|l| l.chars().count() <= 100) && text.contains("T = 1, concurrency 16"));
 }
 
@@ -170,7 +202,7 @@ fn extreme_and_non_finite_figures_stay_legible() {
     details[6].waterfall.as_mut().unwrap().unreachable = f64::NAN;
     details[7].ms_by_rows[0].mean = f64::INFINITY;
     details[8].cell.loop_share = Some(f64::NAN);
-    for shown in [page_of(&details, &context()), table(&summary(&details), false, 100)] {
+    for shown in [page_of(&details, &context()), table(&summary(&details), &details, false, 100)] {
         let mut digits = 0;
         for c in shown.split("</style>").last().unwrap().split("<section id=\"reproduce\">").next().unwrap().chars() {
             digits = if c.is_ascii_digit() { digits + 1 } else { 0 };

@@ -3,7 +3,7 @@
 use crate::data::{cell, quickstart, summary};
 use serde_json::json;
 use treeline::report::{answer, table};
-use treeline::results::RequestRow;
+use treeline::results::{CellDetail, RequestRow};
 
 #[test]
 fn the_answer_names_budgets_intervals_the_chain_and_the_reservation() {
@@ -77,12 +77,12 @@ fn a_replayed_run_says_so_and_does_not_speak_of_a_cpu() {
 #[test]
 fn the_table_is_aligned_and_fits() {
     let details = quickstart();
-    for width in [100, 80, 40] {
-        let text = table(&summary(&details), false, width);
+    for width in [120, 100, 80, 40] {
+        let text = table(&summary(&details), &details, false, width);
         let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("not shown")).collect();
         assert!(lines.iter().all(|l| l.chars().count() <= width), "{text}");
         assert!(!text.contains('\x1b'));
-        assert_eq!(text.contains("not shown for want of width"), width < 100, "{text}");
+        assert_eq!(text.contains("not shown for want of width"), width < 120, "{text}");
         // τ of every row ends in the same column as its head.
         let head = lines[1].chars().position(|c| c == 'τ').unwrap();
         for line in lines.iter().filter(|l| l.starts_with("best-first") || l.starts_with("plain")) {
@@ -90,8 +90,8 @@ fn the_table_is_aligned_and_fits() {
             assert!(before[head].is_ascii_digit() && before.get(head + 1).is_none_or(|c| *c == ' '), "{text}");
         }
     }
-    assert!(table(&summary(&details), true, 100).contains("\x1b[1m"));
-    assert_eq!(table(&summary(&[]), false, 100), "");
+    assert!(table(&summary(&details), &details, true, 100).contains("\x1b[1m"));
+    assert_eq!(table(&summary(&[]), &[], false, 100), "");
 }
 
 #[test]
@@ -103,10 +103,27 @@ fn missing_values_are_dashes_and_empty_columns_go() {
         d.cell.speedup = None;
     }
     details[3].cell.experts_mean = None;
-    let text = table(&summary(&details), false, 100);
+    let text = table(&summary(&details), &details, false, 100);
     assert!(!text.contains("step ms") && !text.contains("tok/s") && text.contains("experts"), "{text}");
     let row = text.lines().filter(|l| l.starts_with("best-first")).nth(1).unwrap();
     assert!(row.contains('–') && !row.contains("0.0 "), "{row}");
+}
+
+/// Greedy text of small models loops, loops are easy to draft: τ of the other responses stands beside.
+#[test]
+fn tau_without_loops_stands_beside_tau_where_something_loops() {
+    let mut details = quickstart();
+    let shown = |details: &[CellDetail]| table(&summary(details), details, false, 120);
+    let text = shown(&details);
+    assert!(text.contains("τ no loops"), "{text}");
+    let kept: Vec<&RequestRow> = details[13].per_request.iter().filter(|r| r.looped == Some(false)).collect();
+    let tokens: u64 = kept.iter().map(|r| r.tokens).sum();
+    let tau = tokens as f64 / kept.iter().map(|r| r.steps).sum::<u64>() as f64;
+    assert!(kept.len() == 13 && details[13].cell.budget == 32 && details[13].cell.temperature == 0.0);
+    let row = text.lines().filter(|l| l.starts_with("best-first")).nth(6).unwrap();
+    assert!(row.contains(&format!("  {tau:.2}  ")), "{tau:.2} is not in {row}");
+    details.retain(|d| d.cell.temperature > 0.0);
+    assert!(!shown(&details).contains("τ no loops"));
 }
 
 /// A chain of many lengths is still what the trees are compared with.

@@ -48,9 +48,34 @@ pub(in crate::report) struct Bars {
     pub end: Option<f64>,
 }
 
+/// Bars as drawn, their legend apart.
+pub(in crate::report) struct Drawn {
+    /// Name and class of each part; the tick has no class.
+    pub legend: Vec<(String, &'static str)>,
+    /// The bars.
+    pub svg: Markup,
+    /// Height of `svg` in its own units.
+    pub height: f64,
+}
+
 impl Bars {
     /// Picture with its legend, or nothing without a positive finite bar. Negative and absent parts count as 0.
-    pub fn draw(mut self) -> Option<Markup> {
+    pub fn draw(self) -> Option<Markup> {
+        let drawn = self.draw_parts()?;
+        Some(html! {
+            @if !drawn.legend.is_empty() {
+                p class="legend" {
+                    @for (label, class) in &drawn.legend {
+                        span { i class={ "key " (if class.is_empty() { "tickmark" } else { class }) } {} (label) }
+                    }
+                }
+            }
+            (drawn.svg)
+        })
+    }
+
+    /// As [`Bars::draw`], with the legend as data.
+    pub fn draw_parts(mut self) -> Option<Drawn> {
         let clean = |v: &f64| if v.is_finite() { v.max(0.0) } else { 0.0 };
         for b in &mut self.bars {
             b.values = b.values.iter().map(clean).collect();
@@ -66,15 +91,13 @@ impl Bars {
         let height = TOP + ROW * self.bars.len() as f64 + BOTTOM;
         let base = height - BOTTOM;
         let x = Scale::new(Kind::Linear, 0.0, self.end.unwrap_or(longest), left, WIDTH - right, 5);
-        Some(html! {
-            @if self.parts.len() > 1 || !self.mark.is_empty() {
-                p class="legend" {
-                    @for p in self.parts.iter().filter(|p| !p.label.is_empty()) {
-                        span { i class={ "key " (p.class) } {} (p.label) }
-                    }
-                    @if !self.mark.is_empty() { span { i class="key tickmark" {} (self.mark) } }
-                }
-            }
+        let mut legend = Vec::new();
+        if self.parts.len() > 1 || !self.mark.is_empty() {
+            let named = self.parts.iter().filter(|p| !p.label.is_empty());
+            legend.extend(named.map(|p| (p.label.clone(), p.class)));
+            legend.extend((!self.mark.is_empty()).then(|| (self.mark.clone(), "")));
+        }
+        let svg = html! {
             svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(height)) } role="img" aria-label=(self.title) {
                 @for (v, text) in &x.ticks {
                     line class="grid" x1=(px(x.at(*v))) x2=(px(x.at(*v))) y1=(px(TOP)) y2=(px(base)) {}
@@ -85,7 +108,8 @@ impl Bars {
                     (row(bar, &self.parts, &x, TOP + ROW * i as f64 + (ROW - THICK) / 2.0, left))
                 }
             }
-        })
+        };
+        Some(Drawn { legend, svg, height })
     }
 }
 

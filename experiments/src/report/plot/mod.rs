@@ -11,7 +11,7 @@ mod marks;
 mod place;
 mod scale;
 
-pub(super) use bars::{Bar, Bars, Part};
+pub(super) use bars::{Bar, Bars, Drawn, Part};
 pub(super) use chart::{Axis, Chart, Point, Reference, Series};
 pub(super) use dots::{Dot, DotRow, Dots};
 pub(super) use marks::swatch;
@@ -24,7 +24,7 @@ const WIDTH: f64 = 440.0;
 const FONT: f64 = 11.5;
 
 /// About how wide a text is drawn at size [`FONT`], for the wider of the sans-serif fonts that readers have.
-fn text_width(text: &str) -> f64 {
+pub(super) fn text_width(text: &str) -> f64 {
     let em: f64 = text
         .chars()
         .map(|c| match c {
@@ -59,7 +59,7 @@ fn clipped(text: &str, room: f64) -> String {
 }
 
 /// A coordinate with one decimal.
-fn px(value: f64) -> String {
+pub(super) fn px(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }

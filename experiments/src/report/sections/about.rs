@@ -3,53 +3,87 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::report::fmt::{finite, fixed, percent, short};
+use crate::report::fmt::{finite, fixed, percent, plural, short, unbroken};
 use crate::report::model::{Group, scalar};
+use crate::report::remarks::{self, Remark};
 use crate::report::{Context, sections::name};
-use crate::results::Summary;
+use crate::results::{Cell, Summary};
 
 /// Lines of the manifest that are shown; a manifest is small.
 const MANIFEST_LINES: usize = 200;
 
-/// The run's warnings, failed cells and requests, and remarks on cells. Nothing when there are none.
+/// The run's warnings, failed cells and requests: what asks for something to be done. Nothing when there are none.
 pub(in crate::report) fn warnings(summary: &Summary, groups: &[Group<'_>], ctx: &Context) -> Option<Markup> {
-    let mut notes: Vec<(String, Vec<String>)> = Vec::new();
-    let mut faults = Vec::new();
-    for group in groups {
-        for (line, e) in group.all() {
-            let who = format!("{} ({})", name(line, e), group.label);
-            for note in &e.cell.notes {
-                match notes.iter_mut().find(|(text, _)| text == note) {
-                    Some((_, cells)) => cells.push(who.clone()),
-                    None => notes.push((note.clone(), vec![who.clone()])),
-                }
-            }
-            for (id, message) in e.detail.map_or(&[][..], |d| &d.faults) {
-                faults.push(format!("request {id} of {who} ended with a fault: {message}"));
-            }
-        }
-    }
-    if summary.warnings.is_empty() && notes.is_empty() && faults.is_empty() && ctx.failed.is_empty() {
+    let faults = faults(groups);
+    if summary.warnings.is_empty() && faults.is_empty() && ctx.failed.is_empty() {
         return None;
     }
-    let total = groups.iter().map(|g| g.all().count()).sum::<usize>();
     Some(html! {
         section id="warnings" {
             h2 { "Before believing the figures" }
             ul class="warnings" {
                 @for (cell, message) in &ctx.failed { li class="bad" { b { (cell) " failed: " } (message) } }
-                @for w in &summary.warnings { li { (w) } }
+                @for w in &summary.warnings { li { (unbroken(w)) } }
                 @for f in &faults { li class="bad" { (f) } }
-                @for (text, cells) in &notes {
-                    li { (text) " " span class="dim" {
-                        @if cells.len() == total { "(all cells)" }
-                        @else if cells.len() > 4 { "(" (cells.len()) " of " (total) " cells)" }
-                        @else { "(" (cells.join("; ")) ")" }
-                    } }
-                }
             }
         }
     })
+}
+
+/// Requests that ended with a fault, one line for each message.
+fn faults(groups: &[Group<'_>]) -> Vec<String> {
+    let mut found: Vec<(&str, u64, String)> = Vec::new();
+    for group in groups {
+        for (line, e) in group.all() {
+            for (id, message) in e.detail.map_or(&[][..], |d| &d.faults) {
+                match found.iter_mut().find(|(text, _, _)| text == message) {
+                    Some((_, n, _)) => *n += 1,
+                    None => found.push((message, 1, format!("request {id} of {} ({})", name(line, e), group.label))),
+                }
+            }
+        }
+    }
+    let said = |(message, n, first): (&str, u64, String)| match n {
+        1 => format!("{first} ended with a fault: {message}"),
+        n => format!("{} ended with the same fault, {first} among them: {message}", plural(n, "request")),
+    };
+    found.into_iter().map(said).collect()
+}
+
+/// How it was measured: facts that ask for nothing. Remarks that cells share are said once.
+pub(in crate::report) fn notes(summary: &Summary, groups: &[Group<'_>]) -> Option<Markup> {
+    let cells: Vec<&Cell> = summary.cells.iter().collect();
+    let noted: Vec<&[String]> = cells.iter().map(|c| c.notes.as_slice()).collect();
+    let mut notes = remarks::merged(&cells, &noted);
+    notes.extend(undrafted(&cells, groups));
+    (!notes.is_empty()).then(|| {
+        html! {
+            section id="notes" {
+                h2 { "How it was measured" }
+                ul { @for n in &notes { li { (unbroken(&n.text)) " " span class="dim" { "(" (unbroken(&n.scope)) ")" } } } }
+            }
+        }
+    })
+}
+
+/// Steps at the end of a response have nothing to draft.
+fn undrafted(cells: &[&Cell], groups: &[Group<'_>]) -> Option<Remark> {
+    let mut steps: Vec<u64> = Vec::new();
+    let mut at = Vec::new();
+    for (_, e) in groups.iter().flat_map(|g| g.drafting()) {
+        let drafted = e.detail.and_then(|d| d.by_depth.first()).map_or(0, |d| d.reached);
+        let bare = e.cell.rounds.saturating_sub(drafted);
+        // More than one a response has another reason, and then the run notes it itself.
+        if drafted > 0 && bare > 0 && bare <= u64::from(e.cell.requests) {
+            steps.push(bare);
+            at.extend(cells.iter().position(|c| std::ptr::eq(*c, e.cell)));
+        }
+    }
+    at.sort_unstable();
+    let (lo, hi) = (*steps.iter().min()?, *steps.iter().max()?);
+    let many = if lo == hi { plural(lo, "step") } else { format!("{lo}–{hi} steps") };
+    let text = format!("{many} of a cell drafted nothing: the last token of a response needs no draft");
+    Some(Remark { text, scope: remarks::scope(cells, &at) })
 }
 
 /// Predicted against measured, where the run has both.
@@ -93,7 +127,7 @@ pub(in crate::report) fn comparison(summary: &Summary) -> Option<Markup> {
 pub(in crate::report) fn glossary() -> Markup {
     html! {
         p class="glossary" {
-            b { "τ" } ": tokens committed per verify step, the bonus token included; Σ tokens / Σ steps. Unweighted: mean of the responses' own τ. "
+            b { "τ" } ": tokens committed per verify step, the bonus token included; Σ tokens / Σ steps. Unweighted: mean of the responses' own τ. No loops: τ over the responses that do not end in one. "
             b { "Budget" } ": draft nodes without the root; 0 is plain decoding. "
             b { "Rows" } ": positions that the target verifies in a step, 1 + nodes. "
             b { "Intervals" } ": 95 %, bootstrap over prompts."

@@ -1,8 +1,9 @@
 //! Figures about accepted tokens: by budget, by domain, and against the surrogate's own expectation.
 
-use maud::html;
+use maud::{Markup, html};
 
 use super::{Section, key, name, panels};
+use crate::report::domains::by_domain;
 use crate::report::fmt::{self, finite, fixed, plural, signed};
 use crate::report::model::{Entry, Group, Line};
 use crate::report::plot::{Axis, Chart, Dot, DotRow, Dots, Kind, Point, Reference, Series};
@@ -11,29 +12,7 @@ use crate::results::RequestRow;
 
 /// τ against budget, one panel per temperature.
 pub(super) fn tau_by_budget(groups: &[Group<'_>]) -> Option<Section> {
-    let figures = panels(groups, |group| {
-        let series: Vec<Series> = group.lines.iter().filter_map(tau_line).collect();
-        let plain = group.all().find(|(_, e)| e.is_plain());
-        let budgets = || series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
-        let (lo, hi) = budgets().fold((f64::INFINITY, 0.0f64), |(lo, hi), b| (lo.min(b), hi.max(b)));
-        let references = plain
-            .and_then(|(_, e)| finite(e.cell.tau))
-            .filter(|_| hi > 0.0)
-            .map(|tau| Reference {
-                label: format!("plain decoding, {}", fixed(tau, 2)),
-                points: vec![(lo, tau), ((lo * hi).sqrt(), tau), (hi, tau)],
-            })
-            .into_iter()
-            .collect();
-        Chart {
-            title: format!("Tokens per verify step against budget, {}", group.label),
-            x: Axis { kind: Kind::Log2, ..Axis::linear("budget (nodes without the root)", &[]) },
-            y: Axis::linear("τ (tokens per verify step)", &[1.0]),
-            series,
-            references,
-        }
-        .draw()
-    })?;
+    let figures = panels(groups, tau_chart)?;
     Some(Section {
         id: "tau",
         title: "Accepted tokens against budget",
@@ -43,6 +22,31 @@ pub(super) fn tau_by_budget(groups: &[Group<'_>]) -> Option<Section> {
                clearly; differences given in words are paired by prompt. Marks at one budget are set side by side."
             .to_owned(),
     })
+}
+
+/// τ against budget of one panel.
+pub(in crate::report) fn tau_chart(group: &Group<'_>) -> Option<Markup> {
+    let series: Vec<Series> = group.lines.iter().filter_map(tau_line).collect();
+    let plain = group.all().find(|(_, e)| e.is_plain());
+    let budgets = || series.iter().flat_map(|s| s.points.iter().map(|p| p.x));
+    let (lo, hi) = budgets().fold((f64::INFINITY, 0.0f64), |(lo, hi), b| (lo.min(b), hi.max(b)));
+    let references = plain
+        .and_then(|(_, e)| finite(e.cell.tau))
+        .filter(|_| hi > 0.0)
+        .map(|tau| Reference {
+            label: format!("plain decoding, {}", fixed(tau, 2)),
+            points: vec![(lo, tau), ((lo * hi).sqrt(), tau), (hi, tau)],
+        })
+        .into_iter()
+        .collect();
+    Chart {
+        title: format!("Tokens per verify step against budget, {}", group.label),
+        x: Axis { kind: Kind::Log2, ..Axis::linear("budget (nodes without the root)", &[]) },
+        y: Axis::linear("τ (tokens per verify step)", &[1.0]),
+        series,
+        references,
+    }
+    .draw()
 }
 
 fn tau_line(line: &Line<'_>) -> Option<Series> {
@@ -117,13 +121,18 @@ pub(super) fn domains(groups: &[Group<'_>]) -> Option<Section> {
             figures.push((caption, picture));
         }
     }
+    if !figures.is_empty() {
+        figures.extend(by_domain(groups).iter().map(|g| (html! { (g.title) }, g.html())));
+    }
     (!figures.is_empty()).then_some(Section {
         id: "domains",
         title: "Accepted tokens by domain",
         lead: Vec::new(),
         figures,
         note: "Large marks: τ over the responses of a domain. Small dots: single responses. Bars: 95 % intervals over \
-               prompts, drawn from five prompts on; with fewer, the dots are all there is to say."
+               prompts, drawn from five prompts on; with fewer, the dots are all there is to say. The tables have every \
+               policy; mean of domains: each domain counts the same, whatever its number of steps; ÷ chain: of these means. \
+               treeline report --markdown prints them."
             .to_owned(),
     })
 }
@@ -183,8 +192,9 @@ pub(super) fn calibration(groups: &[Group<'_>]) -> Option<Section> {
         }];
         Chart {
             title: format!("Expected against accepted draft tokens per step, {}", group.label),
-            x: Axis::linear("Φ: draft tokens per step that the drafter expects", &[]),
-            y: Axis::linear("accepted draft tokens per step", &[]),
+            // The diagonal's ends as well: an axis that cuts one off would bend it.
+            x: Axis::linear("Φ: draft tokens per step that the drafter expects", &[low, top]),
+            y: Axis::linear("accepted draft tokens per step", &[low]),
             series,
             references,
         }

@@ -11,8 +11,8 @@ use crate::results::{CellDetail, RowsPoint};
 /// Samples of the reference curve.
 const SAMPLES: u32 = 48;
 
-/// Points of all cells of a line by rows, averaged over steps, ascending; row counts seen in fewer than one per cent of
-/// the steps are left out.
+/// Points of all cells of a line by rows, averaged over steps, ascending; row counts seen less than a tenth as often as the
+/// most frequent one (ends of responses, mostly) are left out.
 fn merged(line: &Line<'_>, pick: impl Fn(&CellDetail) -> &[RowsPoint]) -> Vec<RowsPoint> {
     let mut sums = std::collections::BTreeMap::<u32, (u64, f64)>::new();
     for p in line.entries.iter().filter_map(|e| e.detail).flat_map(pick) {
@@ -22,8 +22,8 @@ fn merged(line: &Line<'_>, pick: impl Fn(&CellDetail) -> &[RowsPoint]) -> Vec<Ro
             sum.1 += p.mean * p.steps as f64;
         }
     }
-    let total: u64 = sums.values().map(|s| s.0).sum();
-    let enough = |s: &(u64, f64)| s.0 * 100 >= total;
+    let most = sums.values().map(|s| s.0).max().unwrap_or(0);
+    let enough = |s: &(u64, f64)| s.0.saturating_mul(10) >= most;
     let kept = sums.into_iter().filter(|(_, s)| enough(s));
     kept.map(|(rows, (steps, sum))| RowsPoint { rows, steps, mean: sum / steps as f64 }).collect()
 }
@@ -64,7 +64,8 @@ pub(super) fn experts(groups: &[Group<'_>], router: Option<RoutedExperts>) -> Op
         figures,
         note: format!(
             "Mean number of routed experts that the rows of one step touch in one MoE layer: what a bandwidth-bound \
-             verify step has to read. Row counts of fewer than one per cent of the steps are left out.{curve}"
+             verify step has to read. Row counts met less than a tenth as often as a \
+             policy's most frequent one are left out.{curve}"
         ),
     })
 }
@@ -212,8 +213,8 @@ pub(super) fn step_time(groups: &[Group<'_>]) -> Option<Section> {
         lead: Vec::new(),
         figures,
         note: format!(
-            "Large marks: mean of a cell at its mean rows, with the 95 % interval. Small dots: mean at one row count. \
-             Prefill is left out. Source of the times: {}.{}",
+            "Large marks: mean of a cell at its mean rows, with the 95 % interval. Small dots: mean at one row count, \
+             where a policy has several. Prefill is left out. Source of the times: {}.{}",
             fmt::listed(&sources),
             reservation(groups)
         ),

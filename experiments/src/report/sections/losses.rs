@@ -7,44 +7,7 @@ use crate::report::plot::{Bar, Bars, Part};
 
 /// Where the tokens within reach went, per cell.
 pub(super) fn waterfall(groups: &[Group<'_>]) -> Option<Section> {
-    let figures = panels(groups, |group| {
-        let bars = group.drafting().filter_map(|(line, e)| {
-            let w = e.detail?.waterfall?;
-            let label = name(line, e);
-            let note = format!(
-                "{label}: accepted {}, surrogate chose otherwise {}, not reachable at this budget {}, not in the top \
-                 ranks {}; tree that knows the truth τ {}",
-                fixed(w.accepted, 2),
-                fixed(w.surrogate, 2),
-                fixed(w.unreachable, 2),
-                fixed(w.not_in_top_w, 2),
-                fixed(w.oracle_tau, 2)
-            );
-            Some(Bar {
-                label,
-                values: vec![1.0, w.accepted, w.surrogate, w.unreachable, w.not_in_top_w],
-                mark: Some(w.oracle_tau),
-                total: String::new(),
-                note,
-            })
-        });
-        let part = |label: &str, class| Part { label: label.to_owned(), class };
-        Bars {
-            title: format!("Where the tokens within reach went, {}", group.label),
-            label: "tokens per verify step, bonus included".to_owned(),
-            parts: vec![
-                part("bonus", "w-bonus"),
-                part("accepted", "w-accepted"),
-                part("the surrogate chose otherwise", "w-surrogate"),
-                part("not reachable at this budget", "w-unreachable"),
-                part("not in the top W", "w-absent"),
-            ],
-            bars: bars.collect(),
-            mark: "tree that knows the truth".to_owned(),
-            end: None,
-        }
-        .draw()
-    })?;
+    let figures = panels(groups, |group| waterfall_bars(group).draw())?;
     Some(Section {
         id: "waterfall",
         title: "Where tokens are lost",
@@ -57,6 +20,45 @@ pub(super) fn waterfall(groups: &[Group<'_>]) -> Option<Section> {
                with this drafter."
             .to_owned(),
     })
+}
+
+/// Where the tokens within reach went, per cell of one panel.
+pub(in crate::report) fn waterfall_bars(group: &Group<'_>) -> Bars {
+    let bars = group.drafting().filter_map(|(line, e)| {
+        let w = e.detail?.waterfall?;
+        let label = name(line, e);
+        let note = format!(
+            "{label}: accepted {}, surrogate chose otherwise {}, not reachable at this budget {}, not in the top \
+             ranks {}; tree that knows the truth τ {}",
+            fixed(w.accepted, 2),
+            fixed(w.surrogate, 2),
+            fixed(w.unreachable, 2),
+            fixed(w.not_in_top_w, 2),
+            fixed(w.oracle_tau, 2)
+        );
+        Some(Bar {
+            label,
+            values: vec![1.0, w.accepted, w.surrogate, w.unreachable, w.not_in_top_w],
+            mark: Some(w.oracle_tau),
+            total: String::new(),
+            note,
+        })
+    });
+    let part = |label: &str, class| Part { label: label.to_owned(), class };
+    Bars {
+        title: format!("Where the tokens within reach went, {}", group.label),
+        label: "tokens per verify step, bonus included".to_owned(),
+        parts: vec![
+            part("bonus", "w-bonus"),
+            part("accepted", "w-accepted"),
+            part("the surrogate chose otherwise", "w-surrogate"),
+            part("not reachable at this budget", "w-unreachable"),
+            part("not in the top W", "w-absent"),
+        ],
+        bars: bars.collect(),
+        mark: "tree that knows the truth".to_owned(),
+        end: None,
+    }
 }
 
 /// The main reason for losses of the largest tree of the main policy.

@@ -13,7 +13,10 @@ use super::fmt;
 use super::model::{Entry, Group, Line};
 use super::plot::swatch;
 
-pub(super) use about::{comparison, glossary, reproduce, warnings};
+pub(super) use acceptance::tau_chart;
+pub(super) use losses::waterfall_bars;
+
+pub(super) use about::{comparison, glossary, notes, reproduce, warnings};
 
 /// A section with its figures.
 pub(super) struct Section {
@@ -73,7 +76,7 @@ fn panels(groups: &[Group<'_>], draw: impl Fn(&Group<'_>) -> Option<Markup>) -> 
 }
 
 /// "best-first 16", "plain".
-fn name(line: &Line<'_>, entry: Entry<'_>) -> String {
+pub(super) fn name(line: &Line<'_>, entry: Entry<'_>) -> String {
     match entry.cell.budget {
         0 => line.label.clone(),
         n if entry.below_cap() => format!("{} ≤ {n}", line.label),

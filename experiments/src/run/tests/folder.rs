@@ -196,6 +196,10 @@ fn what_is_unknown_is_null() {
     }
     let few = outcome.summary.warnings.iter().find(|w| w.contains("1 requests")).unwrap();
     assert!(few.contains("(all cells)") && few.contains("run more prompts"), "{few}");
+    // A doubt is the run's: cells do not repeat it.
+    assert_eq!(outcome.summary.warnings.iter().filter(|w| w.contains("run more prompts")).count(), 1);
+    let said_twice = |d: &crate::results::CellDetail| d.cell.notes.iter().any(|n| n.contains("run more prompts"));
+    assert!(outcome.details.iter().all(|d| d.warnings.len() == 1 && !said_twice(d)));
 }
 
 /// Cells run on any number of threads; what they find does not depend on it.

@@ -1,0 +1,107 @@
+//! `treeline report DIR`: the page of a run that is finished, drawn again, and its figures for other pages.
+
+use super::Usage;
+use super::out::Out;
+use crate::config::Overrides;
+use crate::report::{self, Context};
+use crate::results::{Cell, CellDetail, Summary};
+use crate::run::write_atomic;
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use treeline_policies::Registry;
+
+/// The experiment of a run folder, every value in force.
+const RESOLVED: &str = "experiment.resolved.toml";
+
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// The folder of a finished run.
+    dir: PathBuf,
+    /// Print tables of τ by domain, policy and temperature, and of experts by rows, as Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// Write τ against budget and where tokens are lost as one SVG, legible on light and dark pages.
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+}
+
+/// Writes `report.html` anew and prints the answer, or the tables.
+pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::Result<()> {
+    let dir = &args.dir;
+    if !dir.join("summary.json").is_file() {
+        let what = if dir.is_dir() { "holds no summary.json: no run that finished" } else { "no such folder" };
+        return Err(Usage(format!("{}: {what}", dir.display())).into());
+    }
+    let summary: Summary = json(&dir.join("summary.json"))?;
+    let details = details(&dir.join("cells"), &summary)?;
+    let manifest: Value = json(&dir.join("manifest.json"))?;
+    let experts = experts(dir, registry).unwrap_or_else(|e| {
+        // A run folder can be read where its models are not.
+        out.note(&format!("no curve of independent rows: the target of this run cannot be read: {e:#}"));
+        None
+    });
+    let context = Context {
+        resolved_toml: text(&dir.join(RESOLVED))?,
+        seed: manifest["seeds"]["run"].as_u64(),
+        failed: failed(&manifest),
+        command: format!("treeline run {RESOLVED}"),
+        experts,
+        manifest,
+    };
+    let write =
+        |path: &Path, text: &str| write_atomic(path, text.as_bytes()).with_context(|| path.display().to_string());
+    let page = dir.join("report.html");
+    write(&page, &report::html(&summary, &details, &context))?;
+    out.note(&format!("report: {}", page.display()));
+    if let Some(file) = &args.picture {
+        let picture = report::picture(&summary, &details)
+            .ok_or_else(|| Usage(format!("{}: no cell has a τ to draw", dir.display())))?;
+        write(file, &picture)?;
+        out.note(&format!("picture: {}", file.display()));
+    }
+    if args.markdown {
+        return out.data(&report::markdown(&summary, &details, experts));
+    }
+    let answer = report::answer(&summary, &details);
+    out.data(&format!("{answer}\n\n{}", report::table(&summary, &details, out.colour, out.width)))
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+fn json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
+    serde_json::from_str(&text(path)?).with_context(|| path.display().to_string())
+}
+
+/// The detail of every cell of the summary, in its order. A folder may hold cells of an earlier experiment too.
+fn details(cells: &Path, summary: &Summary) -> anyhow::Result<Vec<CellDetail>> {
+    let entries = std::fs::read_dir(cells).with_context(|| cells.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+    // Times that a policy saw lie beside the cells.
+    let is_cell = |name: &str| name.ends_with(".json") && !name.ends_with(".observations.json");
+    paths.retain(|p| p.file_name().is_some_and(|name| is_cell(&name.to_string_lossy())));
+    paths.sort();
+    let found: Vec<CellDetail> = paths.iter().map(|p| json(p)).collect::<Result<_, _>>()?;
+    let of = |cell: &Cell| {
+        found.iter().find(|d| d.cell == *cell).cloned().with_context(|| {
+            let Cell { policy, budget, temperature, .. } = cell;
+            format!("{}: no file has the figures of {policy} {budget} at T {temperature}", cells.display())
+        })
+    };
+    summary.cells.iter().map(of).collect()
+}
+
+/// The router of the run's target, where the models are at hand.
+fn experts(dir: &Path, registry: &Registry) -> anyhow::Result<Option<report::RoutedExperts>> {
+    let experiment = super::load(&dir.join(RESOLVED), registry, &Overrides::default())?;
+    super::run::experts(&experiment.backend)
+}
+
+/// Cells that failed, as the manifest has them.
+fn failed(manifest: &Value) -> Vec<(String, String)> {
+    let word = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    manifest["failed"].as_array().into_iter().flatten().map(|f| (word(&f["cell"]), word(&f["why"]))).collect()
+}
