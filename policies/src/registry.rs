@@ -94,7 +94,7 @@ struct Entry {
 pub struct Parameter {
     /// The key.
     pub name: String,
-    /// JSON type(s) or the name of a nested type.
+    /// JSON type(s), the words that may be chosen from, or the name of a nested type.
     pub ty: String,
     /// Whether it must be given.
     pub required: bool,
@@ -258,7 +258,7 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
         .iter()
         .map(|(name, property)| Parameter {
             name: name.clone(),
-            ty: type_name(property),
+            ty: type_name(property, schema),
             required: required.iter().any(|r| r.as_str() == Some(name)),
             default: property.get("default").cloned(),
             about: text(property.get("description")),
@@ -266,21 +266,33 @@ fn parameters(schema: &Value) -> Vec<Parameter> {
         .collect()
 }
 
-/// `integer`, `number or null`, `list of integer`, or the name of a nested type.
-fn type_name(property: &Value) -> String {
+/// `integer`, `list of integer`, `"request" or "batch"`, or the name of a nested type. `null` is left out: a TOML file has
+/// none, and a parameter that may be null is one that need not be given.
+fn type_name(property: &Value, schema: &Value) -> String {
+    let join = |any: &Vec<Value>| {
+        let names = any.iter().map(|p| type_name(p, schema)).filter(|n| n != "null");
+        names.collect::<Vec<_>>().join(" or ")
+    };
     if let Some(reference) = property.get("$ref").and_then(Value::as_str) {
-        return reference.rsplit('/').next().unwrap_or(reference).to_owned();
+        let words = schema.pointer(reference.trim_start_matches('#')).and_then(|d| d.get("oneOf")?.as_array());
+        return words.map_or_else(|| reference.rsplit('/').next().unwrap_or(reference).to_owned(), join);
     }
     if let Some(any) = property.get("anyOf").and_then(Value::as_array) {
-        return any.iter().map(type_name).collect::<Vec<_>>().join(" or ");
+        return join(any);
+    }
+    if let Some(word) = property.get("const") {
+        return word.to_string();
     }
     let name = |t: &str| match (t, property.get("items")) {
-        ("array", Some(items)) => format!("list of {}", type_name(items)),
+        ("array", Some(items)) => format!("list of {}", type_name(items, schema)),
         _ => t.to_owned(),
     };
     match property.get("type") {
         Some(Value::String(t)) => name(t),
-        Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).map(name).collect::<Vec<_>>().join(" or "),
+        Some(Value::Array(types)) => {
+            let names = types.iter().filter_map(Value::as_str).filter(|t| *t != "null").map(name);
+            names.collect::<Vec<_>>().join(" or ")
+        }
         _ => "any".to_owned(),
     }
 }

@@ -22,7 +22,7 @@ pub struct SpecExecConfig {
     /// Factor on a path's probability per level, in (0, 1]; 1 = none.
     #[serde(default = "default_decay")]
     pub decay: f64,
-    /// Most waves; null = as many as the drafter has levels.
+    /// Most waves; as many as the drafter has levels unless given.
     #[serde(default)]
     pub waves: Option<u32>,
 }

@@ -14,7 +14,7 @@ use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Progra
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpineFirstConfig {
-    /// Levels of the rank-0 path that are placed first; null = all that the drafter and the budget reach.
+    /// Levels of the rank-0 path that are placed first; all that the drafter and the budget reach unless given.
     #[serde(default)]
     pub spine: Option<u32>,
     /// On a conditional drafter: nodes expanded per request in one forward. It changes the number of forwards and of

@@ -19,7 +19,7 @@ pub struct TopKConfig {
     /// Dynamic form: nodes expanded per level, and children considered of each.
     #[serde(default)]
     pub width: Option<u32>,
-    /// Dynamic form: levels; null = as many as the drafter has.
+    /// Dynamic form: levels; as many as the drafter has unless given.
     #[serde(default)]
     pub depth: Option<u32>,
     /// Static form: children of every node of each level, the root's first.

@@ -41,6 +41,19 @@ fn bad_parameters_are_refused_by_name() {
 }
 
 #[test]
+fn types_are_listed_as_one_writes_them() {
+    let list = Registry::builtin().list(&limits(16, 7, 8)).unwrap();
+    let ty = |kind: &str, name: &str| {
+        let policy = list.iter().find(|l| l.kind == kind).unwrap();
+        policy.parameters.iter().find(|p| p.name == name).unwrap().ty.clone()
+    };
+    assert_eq!(ty("best-first", "scope"), r#""request" or "batch""#);
+    assert_eq!(ty("best-first", "mean"), "integer");
+    assert_eq!(ty("top-k", "widths"), "list of integer");
+    assert_eq!(ty("sequoia", "acceptance"), "list of number");
+}
+
+#[test]
 fn the_registry_lists_what_it_knows() {
     let registry = Registry::builtin();
     let list = registry.list(&limits(16, 7, 8)).unwrap();

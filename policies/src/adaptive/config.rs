@@ -13,7 +13,7 @@ use treeline_core::{Limits, TreePolicy};
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveConfig {
     /// Budgets (nodes) to choose from, ascending; 0 = no draft. Give the ends of the graph buckets where steps are
-    /// bucketed. Those above the run's budget are left out. null = every budget from 0 to the run's.
+    /// bucketed. Those above the run's budget are left out. Unless given: every budget from 0 to the run's.
     #[serde(default)]
     pub budgets: Option<Vec<u32>>,
     /// `ratio`: the budget of the highest long-run rate, tokens per ms. `renewal`: within rounds that draft, the budget of
