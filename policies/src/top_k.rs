@@ -22,7 +22,7 @@ pub struct TopKConfig {
     /// Dynamic form: levels; as many as the drafter has unless given.
     #[serde(default)]
     pub depth: Option<u32>,
-    /// Static form: children of every node of each level, the root's first.
+    /// Static form: children of every node of each level, the root's first; it goes with any law.
     #[serde(default)]
     pub widths: Option<Vec<u32>>,
 }
