@@ -295,6 +295,7 @@ fn a_replay_runs_to_a_folder_an_answer_and_a_table() {
     let (out, err) = run_in(folder.path(), &["run", &experiment, "--out", "done", "--quiet"], 0);
     assert!(out.contains("best-first") && out.contains("chain"), "{out}");
     assert!(err.contains("report: done/report.html"), "{err}");
+    assert!(err.contains("warning: the interval rests on"), "{err}");
     for name in ["experiment.resolved.toml", "manifest.json", "rounds.parquet", "summary.json", "report.html"] {
         assert!(folder.path().join("done").join(name).is_file(), "{name}");
     }
@@ -329,7 +330,7 @@ fn a_run_folder_is_resumed_and_never_overwritten() {
         all
     };
     let before = cells();
-    let (_, err) = go(&["--out", "r"], 1);
+    let (_, err) = go(&["--out", "r"], 2);
     assert!(err.contains("resume"), "{err}");
     go(&["--resume", "r"], 0);
     go(&["--out", "r", "--resume"], 0);

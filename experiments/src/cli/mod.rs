@@ -21,6 +21,7 @@ mod trace;
 mod tree_text;
 
 use crate::config::{self, ConfigError, Experiment, Overrides};
+use crate::run::Refused;
 use crate::trace::TraceFileError;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use out::{HungUp, Out};
@@ -163,7 +164,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(e) if e.is::<HungUp>() => ExitCode::SUCCESS,
         Err(e) => {
             out.error(&e);
-            let refused = e.is::<ConfigError>() || e.is::<Usage>() || e.is::<TraceFileError>();
+            let wrong_file = e.is::<ConfigError>() || e.is::<TraceFileError>() || e.is::<Refused>();
+            let refused = wrong_file || e.is::<Usage>();
             ExitCode::from(if refused { 2 } else { 1 })
         }
     }

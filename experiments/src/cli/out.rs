@@ -1,5 +1,6 @@
 //! The one place that writes to the terminal: results to stdout, everything else to stderr.
 
+use anyhow::Context as _;
 use std::io::{self, Write};
 
 /// The reader of stdout has gone (`treeline … | head`): no error, but no reason to go on either.
@@ -43,7 +44,7 @@ impl Out {
         let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.write_all(newline));
         match written.and_then(|()| stdout.flush()) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(HungUp.into()),
-            result => Ok(result?),
+            result => Ok(result.context("stdout")?),
         }
     }
 

@@ -35,6 +35,9 @@ pub(super) fn run(args: &RunArgs, registry: &Registry, out: &Out) -> anyhow::Res
         let table = report::table(&outcome.summary, &outcome.details, out.colour, out.width);
         out.data(&format!("{answer}\n\n{table}"))?;
     }
+    for warning in &outcome.summary.warnings {
+        out.note(&format!("warning: {warning}"));
+    }
     for (cell, why) in &outcome.failed {
         out.note(&format!("failed: {cell}: {why}"));
     }

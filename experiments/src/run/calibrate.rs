@@ -5,7 +5,7 @@ use super::source::{Capped, Source};
 use crate::config::{Backend, Experiment};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use treeline_core::{CostCurve, Engine as _, Limits, Request, RunSetup, run};
 use treeline_policies::Registry;
 
@@ -29,7 +29,7 @@ pub fn calibrate(experiment: &Experiment, quiet: bool) -> anyhow::Result<CostCur
     let Backend::Cpu(live) = &experiment.backend else {
         anyhow::bail!("this experiment replays a trace: a replay has no clock");
     };
-    let source = CpuSource::load(experiment, live)?;
+    let source = CpuSource::load(experiment, live).map_err(super::refused)?;
     let temperature = live.sampling.temperature.first().copied().context("the experiment has no temperature")?;
     let points = measure(&source, temperature, quiet)?;
     Ok(CostCurve::new(points.iter().map(|p| p.0).collect(), points.iter().map(|p| p.1).collect())?)
@@ -52,7 +52,7 @@ pub(super) fn measure<S: Source>(source: &S, temperature: f64, quiet: bool) -> a
         let Some(times) = times.remove(&rows).filter(|t| t.len() >= REQUESTS) else { continue };
         let ms = median(times);
         points.push((rows, ms));
-        if !quiet && std::io::stderr().is_terminal() {
+        if !quiet {
             // A message that cannot be shown is no reason to stop.
             let _ = writeln!(std::io::stderr(), "{rows} rows: {ms:.2} ms");
         }

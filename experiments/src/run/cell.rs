@@ -11,7 +11,7 @@ use crate::config::Experiment;
 use crate::results::CellDetail;
 use anyhow::Context as _;
 use std::path::Path;
-use treeline_core::{Engine, Request, RunSetup, StepCost, run};
+use treeline_core::{Engine, Request, Response, RunSetup, StepCost, run};
 use treeline_policies::Registry;
 
 /// Tokens of the warm-up response: its verify steps touch every buffer and weight once.
@@ -41,6 +41,14 @@ pub(super) struct Bench<'r, S> {
     pub side_by_side: usize,
     /// Where logged observations are played back from.
     pub playback: Option<&'r Path>,
+}
+
+/// What a reader must know of requests that failed beside others that finished.
+fn failures(responses: &[Response]) -> Option<String> {
+    let failed: Vec<_> = responses.iter().filter_map(|r| Some((r.request, r.end.as_ref().err()?))).collect();
+    let (request, fault) = failed.first()?;
+    let (n, all) = (failed.len(), responses.len());
+    Some(format!("{n} of {all} requests failed and are in no figure; the first is request {request}: {fault}"))
 }
 
 impl<S: Source> Bench<'_, S> {
@@ -85,7 +93,8 @@ impl<S: Source> Bench<'_, S> {
         }
         let rows = std::mem::take(&mut gauge.rows);
         let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side };
-        let detail = detail(self.source, self.experiment, spec, &measured);
+        let mut detail = detail(self.source, self.experiment, spec, &measured);
+        detail.warnings.extend(failures(&responses));
         Ok(Finished { detail, rows, observations })
     }
 

@@ -6,11 +6,12 @@ use super::observations::Observations;
 use super::plan::{CellSpec, plan};
 use super::progress::Progress;
 use super::source::Source;
-use super::{Options, Outcome, RunWarning, files, rounds, summary};
+use super::{Options, Outcome, RunWarning, files, refused, rounds, summary};
 use crate::config::{Experiment, resolved_toml};
 use crate::results::CellDetail;
 use anyhow::Context as _;
 use rayon::prelude::*;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,8 +32,10 @@ pub(super) fn execute<S: Source>(
     options: &Options,
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
-    let cells = plan(source, experiment, registry)?;
-    let dir = files::run_folder(options.out.as_deref(), &experiment.name, options.resume)?;
+    let cells = plan(source, experiment, registry).map_err(refused)?;
+    let dir = files::run_folder(options.out.as_deref(), &experiment.name, options.resume).map_err(refused)?;
+    // Held to the end: two runs in one folder would write over each other.
+    let _lock = files::lock(&dir).map_err(refused)?;
     let mut warnings = source.facts().warnings.clone();
     let manifest = Manifest::new(source.facts(), experiment, options);
     warnings.extend(manifest.differs(&dir).filter(|_| options.resume));
@@ -51,6 +54,9 @@ pub(super) fn execute<S: Source>(
         side_by_side: left.min(rayon::current_num_threads()),
         playback: options.replay_observations.as_deref(),
     };
+    if options.resume {
+        tell_of_strangers(&dir, &cells);
+    }
     if options.replay_observations.is_some() && !reads_time(&bench, &cells)? {
         anyhow::bail!("no policy of this experiment reads measured time: there are no observations to replay");
     }
@@ -117,6 +123,25 @@ fn reads_time<S: Source>(bench: &Bench<'_, S>, cells: &[CellSpec]) -> anyhow::Re
         }
     }
     Ok(false)
+}
+
+/// Says that a resumed folder holds cells which are none of this experiment's: it was changed meanwhile, or is another.
+fn tell_of_strangers(dir: &Path, cells: &[CellSpec]) {
+    let entries = std::fs::read_dir(dir.join("cells")).into_iter().flatten().flatten();
+    let stranger = |e: &std::fs::DirEntry| {
+        let (path, name) = (e.path(), e.file_name());
+        let key = name.to_str().and_then(|n| n.strip_suffix(".json"));
+        path.is_file() && key.is_some_and(|k| !k.contains(".obs") && cells.iter().all(|c| c.key != k))
+    };
+    let count = entries.filter(stranger).count();
+    if count > 0 {
+        // A message that cannot be shown is no reason to stop.
+        let _ = writeln!(
+            std::io::stderr(),
+            "{count} cells in {} are of other settings than this experiment's: they stay there and out of the summary",
+            dir.display()
+        );
+    }
 }
 
 fn cell_path(dir: &Path, key: &str) -> PathBuf {

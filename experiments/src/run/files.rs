@@ -1,7 +1,8 @@
 //! Files of the run folder: written to a temporary name, then renamed, so that a reader never meets half a file.
 
 use anyhow::Context as _;
-use std::io::Write as _;
+use std::fs::TryLockError;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Folder of all runs, unless one is named.
@@ -23,6 +24,39 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     renamed
+}
+
+/// Checks, before hours are spent on it, that a result can be left at `path`: a new file, or one in place of a trace.
+///
+/// # Errors
+/// A folder, a file that is no trace (an experiment typed in its place would be lost), or a place that cannot be written.
+pub(super) fn replaceable(path: &Path) -> anyhow::Result<()> {
+    let named = || path.display().to_string();
+    if path.exists() {
+        anyhow::ensure!(path.is_file(), "{}: is there already, and no file", named());
+        let mut head = Vec::new();
+        std::fs::File::open(path).and_then(|f| f.take(4).read_to_end(&mut head)).with_context(named)?;
+        anyhow::ensure!(head == *b"PAR1", "{}: is there already, and no trace: it is not replaced", named());
+    }
+    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).with_context(named)?;
+    }
+    let probe = beside(path);
+    std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).with_context(named)
+}
+
+/// Takes a run folder for this process until the file is dropped, or the process ends, however it ends.
+///
+/// # Errors
+/// Another run holds it.
+pub(super) fn lock(dir: &Path) -> anyhow::Result<std::fs::File> {
+    let path = dir.join("cells").join(".lock");
+    let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => anyhow::bail!("{}: another run is writing to this folder", dir.display()),
+        // A file system without locks: as before there were any.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 /// A name in the same folder, so that the rename stays within one file system; one per process and path.

@@ -36,6 +36,16 @@ use crate::results::{CellDetail, Summary};
 use std::path::PathBuf;
 use treeline_policies::Registry;
 
+/// A run, recording or measurement that did not begin: something that the experiment or the caller names cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Refused(anyhow::Error);
+
+/// Marks the errors of what comes before the first round.
+fn refused(e: anyhow::Error) -> anyhow::Error {
+    Refused(e).into()
+}
+
 /// How a run is carried out; nothing here changes a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
@@ -66,11 +76,18 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Models, prompts or a trace that cannot be read; a policy that backend and law cannot serve (before anything runs); a
-/// folder that holds another run; the file system. A cell that fails is part of the [`Outcome`].
+/// folder that holds another run; the file system. What went wrong before the first round is a [`Refused`]. A cell that
+/// fails is part of the [`Outcome`].
 pub fn run(experiment: &Experiment, registry: &Registry, options: &Options) -> anyhow::Result<Outcome> {
     match &experiment.backend {
-        Backend::Cpu(live) => execute::execute(&cpu::CpuSource::load(experiment, live)?, experiment, registry, options),
-        Backend::Sim(replay) => execute::execute(&sim::SimSource::load(replay)?, experiment, registry, options),
+        Backend::Cpu(live) => {
+            let source = cpu::CpuSource::load(experiment, live).map_err(refused)?;
+            execute::execute(&source, experiment, registry, options)
+        }
+        Backend::Sim(replay) => {
+            let source = sim::SimSource::load(replay).map_err(refused)?;
+            execute::execute(&source, experiment, registry, options)
+        }
     }
 }
 

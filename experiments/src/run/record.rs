@@ -3,6 +3,7 @@
 use super::cpu::CpuSource;
 use super::progress::Progress;
 use super::source::{Capped, Source};
+use super::{files, refused};
 use crate::config::{Backend, Experiment};
 use crate::trace::{self, Info, narrow, ranks_only};
 use anyhow::Context as _;
@@ -34,7 +35,7 @@ pub struct RecordOptions {
 ///
 /// # Errors
 /// An experiment that itself replays, an unnamed choice between temperatures, models or prompts that cannot be read, a law
-/// that leaves no trajectory, the file system.
+/// that leaves no trajectory, an output that is no trace's, the file system.
 pub fn record_trace(experiment: &Experiment, options: &RecordOptions) -> anyhow::Result<Info> {
     let Backend::Cpu(live) = &experiment.backend else {
         anyhow::bail!("this experiment replays a trace: record with the backend that runs the models");
@@ -45,7 +46,8 @@ pub fn record_trace(experiment: &Experiment, options: &RecordOptions) -> anyhow:
         (None, [only]) => *only,
         (None, all) => anyhow::bail!("a trace has one temperature: choose one of {all:?}"),
     };
-    let source = CpuSource::load(experiment, live)?;
+    files::replaceable(&options.out).map_err(refused)?;
+    let source = CpuSource::load(experiment, live).map_err(refused)?;
     let recorded = record_with(&source, temperature, &options.frontier, options.quiet)?;
     for (request, fault) in &recorded.faults {
         // A message that cannot be shown is no reason to stop.

@@ -33,7 +33,7 @@ pub(super) struct Prompts {
 
 /// One line of a prompt file.
 #[derive(Debug, Deserialize)]
-struct Line {
+pub(super) struct Line {
     id: Value,
     domain: String,
     text: String,
@@ -79,22 +79,31 @@ pub(super) fn load(live: &Live, tokenizer: &Tokenizer) -> anyhow::Result<Prompts
 }
 
 /// The first lines of a prompt file, and the digest of the whole file.
-fn lines(file: &PromptFile) -> anyhow::Result<(Vec<Line>, String)> {
+pub(super) fn lines(file: &PromptFile) -> anyhow::Result<(Vec<Line>, String)> {
     let path: &Path = &file.file.path;
     let named = || path.display().to_string();
     let size = std::fs::metadata(path).with_context(named)?.len();
     anyhow::ensure!(size <= FILE_MAX, "{}: {size} bytes are too many for a prompt file", named());
     let bytes = std::fs::read(path).with_context(named)?;
-    let text = std::str::from_utf8(&bytes).with_context(named)?;
+    let text = std::str::from_utf8(&bytes).map_err(|e| {
+        let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+        anyhow::anyhow!("{}, line {line}: is not UTF-8", named())
+    })?;
+    // Some editors put a byte order mark before the first line.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let take = file.take.map_or(usize::MAX, |n| n as usize);
     let used = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).take(take);
     let parse = |(i, line): (usize, &str)| {
-        serde_json::from_str::<Line>(line)
-            .with_context(|| format!("{}, line {}: is no {{\"id\", \"domain\", \"text\"}}", path.display(), i + 1))
+        serde_json::from_str::<Line>(line).map_err(|e| {
+            // To the parser every line is the first.
+            let why = e.to_string().replace(" at line 1 column ", ", column ");
+            anyhow::anyhow!("{}, line {}: is no {{\"id\", \"domain\", \"text\"}}: {why}", path.display(), i + 1)
+        })
     };
     let lines = used.map(parse).collect::<anyhow::Result<Vec<Line>>>()?;
     if let Some(wanted) = file.take.filter(|&n| lines.len() < n as usize) {
         anyhow::bail!("{}: {wanted} prompts are wanted, the file has {}", path.display(), lines.len());
     }
+    anyhow::ensure!(!lines.is_empty(), "{}: has no prompts", path.display());
     Ok((lines, sha256(&bytes)))
 }

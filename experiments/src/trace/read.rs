@@ -17,6 +17,10 @@ use treeline_core::trace::{Expansion, Position, Trace, TraceMeta, TraceRequest};
 /// Damage, another kind of file, a version or column that this build does not know, or content that contradicts itself:
 /// each named with the file.
 pub fn read(path: &Path) -> Result<Trace, TraceFileError> {
+    // A named pipe would wait for a writer for ever, a device has no end.
+    if !std::fs::metadata(path).map_err(|e| TraceFileError::io(path, e))?.is_file() {
+        return Err(TraceFileError::content(path, "is not an ordinary file"));
+    }
     let bytes = std::fs::read(path).map_err(|e| TraceFileError::io(path, e))?;
     let file = File::open(path).map_err(|e| TraceFileError::io(path, e))?;
     let content = |why: String| TraceFileError::content(path, why);

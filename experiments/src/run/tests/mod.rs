@@ -2,6 +2,7 @@
 
 mod folder;
 mod observe;
+mod refused;
 mod replay;
 mod resume;
 mod rounds;

@@ -43,6 +43,21 @@ fn a_killed_run_goes_on_where_it_stopped() {
     assert!(dir.path().join("summary.json").is_file());
 }
 
+/// A request that fails beside others that finish is in no figure, and said so.
+#[test]
+fn a_failed_request_is_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut source = Mock::block();
+    source.script.nan_target = Some((2, 30));
+    let outcome = run_in(dir.path(), &source, &experiment());
+    assert!(outcome.failed.is_empty() && outcome.details.iter().all(|d| d.cell.requests == 9));
+    let said = |lines: &[String]| lines.iter().any(|w| w.starts_with("1 of 10 requests failed and are in no figure"));
+    assert!(outcome.details.iter().all(|d| said(&d.warnings)));
+    assert!(said(&outcome.summary.warnings), "{:?}", outcome.summary.warnings);
+    let sound = run_in(&dir.path().join("sound"), &Mock::block(), &experiment());
+    assert!(!sound.details.iter().any(|d| said(&d.warnings)));
+}
+
 /// A cell of another seed, prompt or cost is another cell: it is not taken for this one.
 #[test]
 fn only_the_same_cells_are_kept() {
