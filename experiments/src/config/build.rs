@@ -52,6 +52,10 @@ pub(crate) fn experiment(
 
     let named = file.backend.kind;
     let kind = chosen(doc, named, overrides)?;
+    if kind != BackendKind::Sim && overrides.trace.is_some() {
+        let message = "`--trace` names a trace, which only backend `sim` reads";
+        return Err(doc.error(doc.value("backend.kind"), message, Some("add `--backend sim`".to_owned())));
+    }
     let unread = |path: &str, why: &str| {
         let name = path.rsplit('.').next().unwrap_or(path);
         Err(doc.error(doc.key(path), format!("`{name}` is not read here"), Some(why.to_owned())))

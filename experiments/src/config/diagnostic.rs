@@ -173,9 +173,10 @@ impl<'t> Doc<'t> {
         (at.span(), key, true)
     }
 
-    /// A serde error of this file in words; `more` are keys that serde does not know of.
+    /// A serde error of this file in words; `more` are keys of the top level that serde does not know of.
     pub(crate) fn explain(&self, e: &toml::de::Error, more: &[&str]) -> ConfigError {
-        let (message, hint) = humanise(e.message(), more);
+        let top = self.table.get_ref().iter().any(|(key, _)| Some(key.span()) == e.span());
+        let (message, hint) = humanise(e.message(), if top { more } else { &[] });
         self.error(e.span().unwrap_or(0..0), message, hint)
     }
 }
@@ -187,6 +188,8 @@ pub(crate) fn humanise(message: &str, more: &[&str]) -> (String, Option<String>)
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     for (lead, what) in [("unknown field `", "key"), ("unknown variant `", "value")] {
         if message.starts_with(lead) && !quoted.is_empty() {
+            // Keys are no values.
+            let more = if what == "key" { more } else { &[] };
             let known: Vec<&str> = quoted[1..].iter().chain(more).copied().collect();
             let hint = match nearest(quoted[0], known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -265,7 +268,7 @@ mod tests {
         check("missing field `seed`", ("missing key `seed`", None));
         check(
             "unknown variant `x`, expected `off` or `on`",
-            ("unknown value `x`", Some("expected one of `off`, `on`, `policy`")),
+            ("unknown value `x`", Some("expected one of `off`, `on`")),
         );
         check(
             "invalid type: integer `1`, expected struct Target",

@@ -83,7 +83,7 @@ pub(crate) struct Drafter {
     /// Levels: required for autoregressive and ngram; dflash takes its block's unless a smaller number is given.
     pub depth: Option<Levels>,
     /// Longest suffix that is looked up, in tokens; ngram.
-    pub order: Option<Int<1, 16>>,
+    pub order: Option<Int<1, 8>>,
 }
 
 /// Kinds of backends.
@@ -126,8 +126,8 @@ pub(crate) enum ChatMode {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Workload {
-    /// The most tokens of a response; backend cpu.
-    pub max_new: Option<Int<1, 1_048_576>>,
+    /// The most tokens of a response, at least 2: the first comes from the prefill, without a round; backend cpu.
+    pub max_new: Option<Int<2, 1_048_576>>,
     /// Whether responses run to `max_new` whatever the model says; backend cpu.
     pub ignore_eos: Option<bool>,
     /// How prompts are wrapped by the checkpoint's chat template; backend cpu.

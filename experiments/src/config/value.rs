@@ -78,6 +78,8 @@ pub(crate) trait Bounds {
     const OPEN: bool;
     /// Largest value.
     const HI: f64;
+    /// Above 0, nothing smaller than this; 0 where there is no such gap.
+    const GAP: f64 = 0.0;
     /// What an error says was expected.
     const WHAT: &'static str;
 }
@@ -85,9 +87,10 @@ pub(crate) trait Bounds {
 /// A finite number within the bounds of `B`; a whole number will do.
 pub(crate) struct Real<B>(pub f64, PhantomData<B>);
 
+/// Numbers that engines, which compute in f32, cannot tell apart are the same.
 impl<B> PartialEq for Real<B> {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.0 as f32 == other.0 as f32
     }
 }
 
@@ -108,7 +111,7 @@ impl<B: Bounds> Visitor<'_> for RealVisitor<B> {
 
     fn visit_f64<E: de::Error>(self, v: f64) -> Result<f64, E> {
         // Written so that NaN fails.
-        let inside = v <= B::HI && if B::OPEN { v > B::LO } else { v >= B::LO };
+        let inside = v <= B::HI && if B::OPEN { v > B::LO } else { v >= B::LO } && !(v > 0.0 && v < B::GAP);
         // A negative zero would name its cells differently from a zero.
         if inside { Ok(v + 0.0) } else { Err(E::invalid_value(Unexpected::Float(v), &self)) }
     }
@@ -133,6 +136,10 @@ impl<B: Bounds> JsonSchema for Real<B> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let low = if B::OPEN { "exclusiveMinimum" } else { "minimum" };
+        if B::GAP > 0.0 {
+            let parts = [json_schema!({ "const": B::LO }), json_schema!({ "minimum": B::GAP, "maximum": B::HI })];
+            return json_schema!({ "type": "number", "anyOf": parts });
+        }
         json_schema!({ "type": "number", low: B::LO, "maximum": B::HI })
     }
 }
@@ -144,7 +151,9 @@ impl Bounds for Heat {
     const LO: f64 = 0.0;
     const OPEN: bool = false;
     const HI: f64 = 10.0;
-    const WHAT: &'static str = "a temperature from 0 to 10";
+    // What is colder is argmax to every digit that a report shows: it would stand there as 0.
+    const GAP: f64 = 0.01;
+    const WHAT: &'static str = "a temperature of 0, or from 0.01 to 10";
 }
 
 /// Bounds of a probability mass to keep.

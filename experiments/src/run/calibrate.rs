@@ -32,6 +32,11 @@ pub fn calibrate(experiment: &Experiment, quiet: bool) -> anyhow::Result<CostCur
     let source = CpuSource::load(experiment, live).map_err(super::refused)?;
     let temperature = live.sampling.temperature.first().copied().context("the experiment has no temperature")?;
     let points = measure(&source, temperature, quiet)?;
+    anyhow::ensure!(
+        points.len() >= 2,
+        "too few steps could be timed: the first {REQUESTS} prompts leave no room for {ROUNDS} rounds in {} positions: raise `context`",
+        live.context
+    );
     Ok(CostCurve::new(points.iter().map(|p| p.0).collect(), points.iter().map(|p| p.1).collect())?)
 }
 

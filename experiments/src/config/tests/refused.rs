@@ -1,6 +1,9 @@
 //! What is refused, with the place of the caret: one line a case.
 
 use super::{CPU, SIM, read};
+use crate::config::{Backend, Overrides, parse};
+use std::path::Path;
+use treeline_policies::Registry;
 
 /// Replaces `from` (which must be there) by `to`, and expects an error whose first line is `message`, whose caret marks
 /// exactly `marked`, and whose help contains `help` (empty: no help is expected).
@@ -90,11 +93,16 @@ fn values_out_of_range() {
     }
     let huge = "99999999999999999999999999999999999999999";
     check(CPU, "budget = [7]", &format!("budget = [{huge}]"), "integer number overflowed", huge, "");
-    let heat = "a temperature from 0 to 10";
-    for (bad, shown) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf"), ("-0.5", "-0.5"), ("11.0", "11.0")] {
+    let heat = "a temperature of 0, or from 0.01 to 10";
+    for (bad, shown) in
+        [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf"), ("-0.5", "-0.5"), ("11.0", "11.0"), ("1e-9", "0.000000001")]
+    {
         let message = format!("invalid value: floating point `{shown}`, expected {heat}");
         check(CPU, "[0.7, 0]", &format!("[0.7, {bad}]"), &message, bad, "");
     }
+    // The first token of a response comes from the prefill: with one token there is no round.
+    let rounds = "invalid value: integer `1`, expected a whole number from 2 to 1048576";
+    check(CPU, "max_new = 96", "max_new = 1", rounds, "1", "");
     let mass = "invalid value: floating point `0.0`, expected a probability above 0, at most 1";
     check(CPU, "law = ", "top_p = 0.0\nlaw = ", mass, "0.0", "");
     check(
@@ -120,6 +128,8 @@ fn lists() {
     check(CPU, "[7]", "[]", "the list is empty; it needs at least one entry", "[]", "");
     check(CPU, "[7]", "[7, 8, 7]", "this value is listed twice", "7", "");
     check(CPU, "[0.7, 0]", "[0.0, -0.0]", "this value is listed twice", "-0.0", "");
+    // The same number to an engine that computes in f32.
+    check(CPU, "[0.7, 0]", "[0.7, 0.70000000001]", "this value is listed twice", "0.70000000001", "");
     check(CPU, "[1, 4]", "[4, 4]", "this value is listed twice", "4", "");
     let twice = "[[workload.prompts]]\nfile = \"./prompts/../prompts/code.jsonl\"\n[sampling]";
     check(CPU, "[sampling]", twice, "this prompt file is listed twice", "\"./prompts/../prompts/code.jsonl\"", "");
@@ -194,6 +204,18 @@ fn keys_that_nobody_reads() {
     check(SIM, "[workload]", cost, "`cost` is not read here", "cost", "no policy of this file reads a step cost");
     let greedy = "law `greedy` takes the argmax; temperature 0.7 would not be read";
     check(CPU, "\"sample-match\"", "\"greedy\"", greedy, "0.7", "sample-match");
+}
+
+/// A trace named on the command line is replayed or refused, never forgotten.
+#[test]
+fn a_trace_for_a_backend_that_reads_none() {
+    let overrides = Overrides { trace: Some("t.parquet".into()), ..Overrides::default() };
+    let read = |overrides: &Overrides| parse(CPU, "demo.toml", Path::new("/f"), &Registry::builtin(), overrides);
+    let shown = read(&overrides).unwrap_err().to_string();
+    assert!(shown.starts_with("`--trace` names a trace, which only backend `sim` reads\n"), "{shown}");
+    assert!(shown.contains("kind = \"cpu\"") && shown.ends_with("= help: add `--backend sim`"), "{shown}");
+    let sim = Overrides { backend: Some("sim".into()), ..overrides };
+    assert!(matches!(read(&sim).unwrap().backend, Backend::Sim(_)));
 }
 
 #[test]

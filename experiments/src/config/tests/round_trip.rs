@@ -20,7 +20,7 @@ fn resolved_files_read_back_as_the_same_experiment() {
         texts.push(CPU.replace(drafter, keys));
     }
     texts.push(CPU.replace("seed = 7", "seed = 18446744073709551615"));
-    texts.push(CPU.replace("[0.7, 0]", "[0.1, 1e-7]").replace("take = 4\n", ""));
+    texts.push(CPU.replace("[0.7, 0]", "[0.1, 0.012345678901234]").replace("take = 4\n", ""));
     texts.push(CPU.replace("models/target", "a \\\"quoted\\\" é/\\\\b"));
     texts.push(CPU.replace("\"sample-match\"", "\"greedy\"").replace("[0.7, 0]", "[0]"));
     let examples: String = Registry::builtin().kinds().map(example).collect();
