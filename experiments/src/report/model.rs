@@ -13,6 +13,9 @@ const SLOTS: usize = 12;
 /// The slot of plain decoding: a grey of its own.
 const PLAIN: usize = 15;
 
+/// Share of drafted steps below which their figures do not stand for all.
+const MOSTLY: f64 = 0.9;
+
 /// Everything that shares a temperature, a concurrency and a machine: one panel of a figure.
 pub(super) struct Group<'a> {
     /// "T = 0.7", with whatever else differs between the groups of this run.
@@ -57,6 +60,17 @@ impl Entry<'_> {
             n if self.below_cap() => format!("≤ {n} nodes"),
             n => fmt::plural(u64::from(n), "node"),
         }
+    }
+
+    /// Share of its steps that drafted something; `None` when unknown.
+    pub fn drafted(&self) -> Option<f64> {
+        let first = self.detail?.by_depth.first().map_or(0, |d| d.reached);
+        (self.cell.rounds > 0).then(|| first as f64 / self.cell.rounds as f64)
+    }
+
+    /// Whether it left so many steps without a draft that figures of drafted steps alone are not the cell's.
+    pub fn seldom_drafts(&self) -> bool {
+        self.drafted().is_some_and(|share| share < MOSTLY)
     }
 
     /// Whether the mean tree is clearly smaller than the cap; steps at a response's end make every mean a little smaller.

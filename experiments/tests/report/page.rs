@@ -142,6 +142,24 @@ fn remarks_are_said_once_and_warnings_apart() {
     }
 }
 
+/// A bar of the steps that drafted does not end at τ of a policy that seldom drafts.
+#[test]
+fn a_policy_that_seldom_drafts_has_no_bar() {
+    let mut details = quickstart();
+    let shown = |details: &[CellDetail]| {
+        let page = page_of(details, &context()).replace('\u{a0}', " ");
+        let from = page.find("<section id=\"waterfall\">").unwrap();
+        page[from..from + page[from..].find("</section>").unwrap()].to_owned()
+    };
+    assert_eq!(shown(&details).matches("adaptive ≤ 64</text>").count(), 2);
+    for d in details.iter_mut().filter(|d| d.cell.policy == "adaptive" && d.cell.temperature > 0.0) {
+        d.by_depth[0].reached = d.cell.rounds / 50;
+    }
+    let text = shown(&details);
+    assert_eq!(text.matches("adaptive ≤ 64</text>").count(), 1, "{text}");
+    assert!(text.contains("T = 0.7: left out, because it drafted in a part of its steps only: adaptive ≤ 64 ("));
+}
+
 #[test]
 fn nothing_measured_is_said_not_drawn() {
     assert!(answer(&summary(&[]), &[]).contains("nothing to conclude"));

@@ -62,8 +62,13 @@ fn tau_line(line: &Line<'_>) -> Option<Series> {
             Some(Point { x: f64::from(e.cell.budget), y: tau, ends, note, tag: String::new() })
         })
         .collect();
-    let capped = drafting.iter().any(|e| e.below_cap());
-    let label = if capped { format!("{} (cap)", line.label) } else { line.label.clone() };
+    let label = if drafting.iter().all(|e| e.seldom_drafts()) {
+        format!("{} (few drafts)", line.label)
+    } else if drafting.iter().any(|e| e.below_cap()) {
+        format!("{} (cap)", line.label)
+    } else {
+        line.label.clone()
+    };
     (!points.is_empty()).then_some(Series { label, slot: line.slot, points, line: true, faint: false })
 }
 
@@ -219,7 +224,9 @@ fn phi_line(line: &Line<'_>) -> Option<Series> {
         .filter(|e| !e.is_plain())
         .filter_map(|e| {
             let (phi, accepted) = e.detail?.phi?;
-            let ends = finite(e.cell.tau_lo).zip(finite(e.cell.tau_hi)).map(|(a, b)| (a - 1.0, b - 1.0));
+            // The interval of τ is of all steps, Φ of those that drafted.
+            let known = finite(e.cell.tau_lo).zip(finite(e.cell.tau_hi)).filter(|_| !e.seldom_drafts());
+            let ends = known.map(|(a, b)| (a - 1.0, b - 1.0));
             let note =
                 format!("{}: {} expected, {} accepted per step", name(line, *e), fixed(phi, 2), fixed(accepted, 2));
             Some(Point { x: phi, y: accepted, ends, note, tag: e.cell.budget.to_string() })

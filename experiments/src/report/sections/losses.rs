@@ -2,7 +2,7 @@
 
 use super::{Section, name, panels};
 use crate::report::fmt::{self, finite, fixed, percent};
-use crate::report::model::Group;
+use crate::report::model::{Entry, Group};
 use crate::report::plot::{Bar, Bars, Part};
 
 /// Where the tokens within reach went, per cell.
@@ -11,7 +11,7 @@ pub(super) fn waterfall(groups: &[Group<'_>]) -> Option<Section> {
     Some(Section {
         id: "waterfall",
         title: "Where tokens are lost",
-        lead: groups.iter().filter_map(largest_loss).collect(),
+        lead: groups.iter().filter_map(largest_loss).chain(groups.iter().filter_map(left_out)).collect(),
         figures,
         note: "A bar ends where the drafter's depth or the response ends. The blue part ends at τ. Behind it, positions \
                that were lost: a tree of this budget that takes ranks in order could have held them, but the policy took \
@@ -22,9 +22,26 @@ pub(super) fn waterfall(groups: &[Group<'_>]) -> Option<Section> {
     })
 }
 
+/// Whether a bar, which is of the steps that drafted, would not end at the cell's τ.
+fn seldom(e: &Entry<'_>) -> bool {
+    e.detail.is_some_and(|d| d.waterfall.is_some()) && e.seldom_drafts()
+}
+
+/// Cells without a bar, and why.
+fn left_out(group: &Group<'_>) -> Option<String> {
+    let names: Vec<String> = group
+        .drafting()
+        .filter(|(_, e)| seldom(e))
+        .map(|(line, e)| format!("{} ({})", name(line, e), percent(e.drafted().unwrap_or_default())))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!("{}: left out, because it drafted in a part of its steps only: {}.", group.label, fmt::listed(&names))
+    })
+}
+
 /// Where the tokens within reach went, per cell of one panel.
 pub(in crate::report) fn waterfall_bars(group: &Group<'_>) -> Bars {
-    let bars = group.drafting().filter_map(|(line, e)| {
+    let bars = group.drafting().filter(|(_, e)| !seldom(e)).filter_map(|(line, e)| {
         let w = e.detail?.waterfall?;
         let label = name(line, e);
         let note = format!(
@@ -64,7 +81,8 @@ pub(in crate::report) fn waterfall_bars(group: &Group<'_>) -> Bars {
 /// The main reason for losses of the largest tree of the main policy.
 fn largest_loss(group: &Group<'_>) -> Option<String> {
     let line = group.main()?;
-    let e = line.entries.iter().rfind(|e| !e.is_plain() && e.detail.is_some_and(|d| d.waterfall.is_some()))?;
+    let judged = |e: &&Entry<'_>| !e.is_plain() && !seldom(e) && e.detail.is_some_and(|d| d.waterfall.is_some());
+    let e = line.entries.iter().rfind(judged)?;
     let w = e.detail?.waterfall?;
     let reasons = [
         (w.surrogate, "to nodes that the policy did not choose"),
