@@ -235,8 +235,9 @@ fn costs_that_are_no_curve() {
     let length = "a cost curve needs at least two points and as many `ms` as `rows` (got 3 rows, 2 ms)";
     check(CPU, "[4.5, 9, 30.25]", "[4.5, 9]", length, "[4.5, 9]", "");
     check(CPU, "[1, 9, 65]", "[1, 65, 9]", "`rows` must ascend and start at 1 or more; entry 2 does not", "9", "");
-    let flat = "all `ms` are equal: a flat cost would always choose the largest tree; measure the curve";
+    let flat = "`ms` end no higher than they begin: by a cost that is flat or falls, the largest tree would always be chosen; measure the curve";
     check(CPU, "[4.5, 9, 30.25]", "[2, 2, 2]", flat, "[2, 2, 2]", "");
+    check(CPU, "[4.5, 9, 30.25]", "[9, 12, 4]", flat, "[9, 12, 4]", "");
     let time = "invalid value: floating point `0.0`, expected a time in ms above 0";
     check(CPU, "[4.5, 9, 30.25]", "[4.5, 0, 30.25]", time, "0", "");
     let cost = &CPU[CPU.find("[cost]").unwrap()..CPU.find("[[policy]]").unwrap()];
