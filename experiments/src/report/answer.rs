@@ -1,5 +1,6 @@
 //! The answer of a run in one sentence, built from its figures only.
 
+use super::domains::LOOPS;
 use super::fmt::{self, finite, fixed, interval, plural, temperature};
 use super::model::{Entry, Group, Line, groups};
 use super::stats;
@@ -126,6 +127,12 @@ fn rival<'g, 'a>(group: &'g Group<'a>, main: &Line<'a>, best: Entry<'a>) -> Opti
 fn closing(summary: &Summary, best: Entry<'_>) -> String {
     let cell = best.cell;
     let mut text = String::new();
+    if let Some(share) = finite(cell.loop_share).filter(|share| *share >= LOOPS) {
+        let rows: Vec<_> = best.detail.map_or(&[][..], |d| &d.per_request).iter().collect();
+        let without = stats::without_loops(&rows)
+            .map_or_else(String::new, |t| format!(", and without them {} commit {}", best.size(), fixed(t.mid, 2)));
+        text.push_str(&format!("; {} of the responses end in a loop{without}", fmt::percent(share)));
+    }
     if cell.source.tau != "measured" {
         text.push_str(&format!("; τ is {}, not measured", cell.source.tau));
     }

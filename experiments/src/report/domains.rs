@@ -12,7 +12,7 @@ use super::stats;
 use crate::results::{CellDetail, RequestRow};
 
 /// Loop share from which τ says more about loops than about text.
-const LOOPS: f64 = 0.1;
+pub(super) const LOOPS: f64 = 0.1;
 
 /// A table in words.
 pub(super) struct Grid {

@@ -53,6 +53,23 @@ fn the_difference_in_the_answer_is_paired() {
     assert!(!text.contains("on the same prompts"), "no pair, no paired difference: {text}");
 }
 
+/// A run of greedy text alone is judged by its loops.
+#[test]
+fn an_answer_about_looping_text_says_so() {
+    let mut details = quickstart();
+    assert!(!answer(&summary(&details), &details).contains("loop"));
+    details.retain(|d| d.cell.temperature == 0.0);
+    let text = answer(&summary(&details), &details);
+    let best = details.iter().find(|d| d.cell.budget == 64).unwrap();
+    let kept = best.per_request.iter().filter(|r| r.looped == Some(false));
+    let (tokens, steps) = kept.fold((0, 0), |s, r| (s.0 + r.tokens, s.1 + r.steps));
+    let part = format!(
+        "; 35 % of the responses end in a loop, and without them 64 nodes commit {:.2}",
+        tokens as f64 / steps as f64
+    );
+    assert!(text.contains(&part), "{part:?} is not in {text}");
+}
+
 #[test]
 fn a_better_policy_is_not_passed_over() {
     let mut details = quickstart();
