@@ -142,7 +142,7 @@ impl Drafter for ReplayDrafter {
                 let tree = forest.tree(at.seq as usize);
                 let ranks: Vec<u32> = tree.path(at.node).iter().map(|&n| tree.ranks()[n as usize]).collect();
                 lost(format!(
-                    "the node at ranks {ranks:?} was not expanded when the trace was recorded: record more expansions a position"
+                    "the node at ranks {ranks:?} was not expanded when the trace was recorded: raise --beam and --expansions of `treeline trace record`"
                 ))
             })?;
             fill(&mut self.row, &e.logp, &e.ids, ask.width);

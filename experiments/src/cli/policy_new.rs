@@ -95,7 +95,10 @@ pub(super) fn new(args: &NewArgs, out: &Out) -> anyhow::Result<()> {
     if lock.is_file() {
         std::fs::copy(&lock, folder.join("Cargo.lock")).with_context(|| lock.display().to_string())?;
     }
-    out.note(&format!("next: cd {} && cargo test && cargo run --release -- run quickstart.toml", folder.display()));
+    out.note(&format!(
+        "next: cd {} && cargo test --release && cargo run --release -- run quickstart.toml",
+        folder.display()
+    ));
     out.data(&folder.display().to_string())
 }
 

@@ -56,6 +56,10 @@ pub(super) fn run(args: &TryArgs, registry: &Registry, out: &Out) -> anyhow::Res
     let mut engine = ReplayEngine::new(trace.clone(), 1)?;
     // The recorded truth is the verdict, whatever the law; greedy takes ranked candidates, and those are on record.
     let law = Law::Greedy;
+    if needs.cost && oracle.is_none() {
+        let why = "add --cost EXPERIMENT, a file with a [cost] section (`treeline calibrate` prints one)";
+        return Err(Usage(format!("policy `{}` needs a step cost: {why}", args.name)).into());
+    }
     check_fit(&args.name, &needs, &law, &engine.info(), oracle.is_some()).map_err(|e| Usage(e.to_string()))?;
     let request = &requests(&trace)[0];
     let Admit::Done { root, start } = engine.admit(0, request, &law)? else {
@@ -187,6 +191,9 @@ fn text(args: &TryArgs, trace: &Trace, tree: &Tree, entry: &Entry, out: &Out) ->
         1.0 + tree.expected_accepted(),
         step.emitted.len(),
     );
+    if tree.nodes() == 0 {
+        let _ = writeln!(text, "The policy drafts nothing here: it is the plain step.");
+    }
     let ranks: Vec<String> =
         request.positions[0].truth.iter().map(|r| r.map_or_else(|| "–".to_owned(), |r| r.to_string())).collect();
     let note = format!("– is not among the {} ranks on record", trace.meta.width);

@@ -41,7 +41,12 @@ pub(crate) fn laws_fit(
 pub(crate) fn live(doc: &Doc<'_>, file: &File, folder: &Path) -> Result<Live, ConfigError> {
     let missing = |section: &str, key: &str| {
         let message = format!("missing key `{key}`, which backend `cpu` needs");
-        doc.error(doc.key(section), message, None)
+        let hint = match key {
+            "chat" => Some("`off` continues each text as it is; `plain` and `thinking` wrap it in the chat template"),
+            "prompts" => Some("[[workload.prompts]] with `file`: JSON lines of id, domain and text"),
+            _ => None,
+        };
+        doc.error(doc.key(section), message, hint.map(str::to_owned))
     };
     let target = file.target.as_ref().ok_or_else(|| missing("backend", "target"))?;
     let drafter = file.drafter.as_ref().ok_or_else(|| missing("backend", "drafter"))?;
@@ -91,7 +96,14 @@ fn drafter_of(doc: &Doc<'_>, d: &file::Drafter, folder: &Path) -> Result<Drafter
         DrafterKind::Autoregressive => "autoregressive",
         DrafterKind::Ngram => "ngram",
     };
-    let missing = |key: &str| doc.error(doc.key("drafter"), format!("drafter `{name}` needs `{key}`"), None);
+    let missing = |key: &str| {
+        let hint = match key {
+            "depth" => Some("levels that it drafts, as in depth = 7"),
+            "order" => Some("the longest suffix that it looks up, in tokens, as in order = 3"),
+            _ => None,
+        };
+        doc.error(doc.key("drafter"), format!("drafter `{name}` needs `{key}`"), hint.map(str::to_owned))
+    };
     let unread = |key: &str| {
         let message = format!("`{key}` is not read by drafter `{name}`");
         Err(doc.error(doc.key(&format!("drafter.{key}")), message, None))
@@ -124,7 +136,8 @@ fn sampling_of(doc: &Doc<'_>, s: &file::Sampling) -> Result<Sampling, ConfigErro
         LawName::SampleMatch => LawKind::SampleMatch,
         LawName::Traversal => LawKind::Traversal,
         LawName::Residual => {
-            let needs = || doc.error(doc.key("sampling"), "law `residual` needs `replace`", None);
+            let hint = "replace = true draws a node's children independently, false draws distinct ones";
+            let needs = || doc.error(doc.key("sampling"), "law `residual` needs `replace`", Some(hint.to_owned()));
             LawKind::Residual { replace: s.replace.ok_or_else(needs)? }
         }
     };

@@ -67,7 +67,10 @@ fn one(
                 "plain decoding is the baseline of every experiment; `baseline = false` turns it off".to_owned()
             }
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("registered policies: {}", list(&kinds)),
+            None => {
+                let known = list(&kinds);
+                format!("registered policies: {known}; one of your own is known to its crate's program only")
+            }
         };
         let shown: String = name.chars().take(80).collect();
         return Err(doc.error(kind.span(), format!("unknown policy `{shown}`"), Some(hint)));

@@ -227,7 +227,7 @@ fn laws_that_do_not_fit() {
     let chain = &chain[..chain.rfind("[[policy]]").unwrap()];
     let chain = chain.replace("[cost]\ncurve", "#");
     read(&chain.replace("law = \"sample-match\"", residual)).unwrap();
-    check(&chain, "\"sample-match\"", "\"residual\"", "law `residual` needs `replace`", "sampling", "");
+    check(&chain, "\"sample-match\"", "\"residual\"", "law `residual` needs `replace`", "sampling", "replace = true");
 }
 
 #[test]
