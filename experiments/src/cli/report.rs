@@ -34,16 +34,21 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
         let what = if dir.is_dir() { "holds no summary.json: no run that finished" } else { "no such folder" };
         return Err(Usage(format!("{}: {what}", dir.display())).into());
     }
-    let summary: Summary = json(&dir.join("summary.json"))?;
-    let details = details(&dir.join("cells"), &summary)?;
-    let manifest: Value = json(&dir.join("manifest.json"))?;
+    if let Some(file) = &args.picture
+        && file.extension().is_none_or(|e| e != "svg")
+    {
+        return Err(Usage(format!("{}: a picture's name ends in .svg", file.display())).into());
+    }
+    // A folder that is damaged or not whole is the user's input, as a wrong file is.
+    let Folder { summary, details, manifest, resolved } =
+        Folder::read(dir).map_err(|e| Usage(format!("{e:#}: the run folder is damaged; run the experiment again")))?;
     let experts = experts(dir, registry).unwrap_or_else(|e| {
         // A run folder can be read where its models are not.
         out.note(&format!("no curve of independent rows: the target of this run cannot be read: {e:#}"));
         None
     });
     let context = Context {
-        resolved_toml: text(&dir.join(RESOLVED))?,
+        resolved_toml: resolved,
         seed: manifest["seeds"]["run"].as_u64(),
         failed: failed(&manifest),
         command: format!("treeline run {RESOLVED}"),
@@ -66,6 +71,23 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
     }
     let answer = report::answer(&summary, &details);
     out.data(&format!("{answer}\n\n{}", report::table(&summary, &details, out.colour, out.width)))
+}
+
+/// What a page is drawn from.
+struct Folder {
+    summary: Summary,
+    details: Vec<CellDetail>,
+    manifest: Value,
+    resolved: String,
+}
+
+impl Folder {
+    fn read(dir: &Path) -> anyhow::Result<Self> {
+        let summary: Summary = json(&dir.join("summary.json"))?;
+        let details = details(&dir.join("cells"), &summary)?;
+        let manifest = json(&dir.join("manifest.json"))?;
+        Ok(Self { summary, details, manifest, resolved: text(&dir.join(RESOLVED))? })
+    }
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -44,6 +44,8 @@ fn a_finished_run_is_drawn_again() {
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("<section id=\"waterfall\">") && page.contains("treeline run experiment.resolved.toml"));
     let file = dir.path().join("deep/er.svg");
+    let (_, err) = report(dir.path(), &["--picture", "experiment.toml"], 2);
+    assert!(err.contains("ends in .svg"), "{err}");
     let (out, _) = report(dir.path(), &["--markdown", "--picture", file.to_str().unwrap()], 0);
     assert_eq!(out, markdown(&summary(&details), &details, None));
     assert_eq!(std::fs::read_to_string(file).unwrap(), picture(&summary(&details), &details).unwrap());
@@ -60,10 +62,10 @@ fn what_is_no_finished_run_is_refused_by_name() {
     folder(dir.path(), &details);
     let cell = dir.path().join(format!("cells/{}.json", details[4].key));
     std::fs::remove_file(&cell).unwrap();
-    let (_, err) = report(dir.path(), &[], 1);
+    let (_, err) = report(dir.path(), &[], 2);
     assert!(err.contains("no file has the figures of best-first 32 at T 0.7"), "{err}");
     std::fs::write(&cell, "{\"key\": 1").unwrap();
-    let (_, err) = report(dir.path(), &[], 1);
+    let (_, err) = report(dir.path(), &[], 2);
     assert!(err.contains(&format!("{}.json", details[4].key)) && err.contains("line 1"), "{err}");
 }
 
