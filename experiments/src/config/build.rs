@@ -1,6 +1,6 @@
 //! From the file as written to an experiment: what belongs together is joined, what nobody reads is refused.
 
-use super::diagnostic::{ConfigError, Doc};
+use super::diagnostic::{ConfigError, Doc, list};
 use super::file::{self, BackendKind, File};
 use super::live::{laws_fit, live};
 use super::location::{Location, relative, tidy};
@@ -20,6 +20,9 @@ const BOOTSTRAP: u32 = 2000;
 const USUAL_DEPTH: u32 = 15;
 /// Ranks per row that traces usually keep.
 const USUAL_WIDTH: u32 = 64;
+
+/// Keys that every experiment has.
+const REQUIRED: [&str; 6] = ["name", "seed", "record", "backend", "workload", "policy"];
 
 /// Sections that a replay does not read.
 const LIVE_ONLY: [&str; 8] = [
@@ -43,7 +46,7 @@ pub(crate) fn experiment(
     let (span, mut root) = (doc.table.span(), doc.table.get_ref().clone());
     let policies = root.remove("policy");
     let file = File::deserialize(toml::de::Deserializer::from(Spanned::new(span, root)))
-        .map_err(|e| doc.explain(&e, &["policy"]))?;
+        .map_err(|e| incomplete(doc, &e).unwrap_or_else(|| doc.explain(&e, &["policy"])))?;
     let policies = policy::read(doc, policies, registry)?;
     let folder = match &file.folder {
         Some(f) => tidy(&folder.join(&f.0)),
@@ -108,6 +111,16 @@ pub(crate) fn experiment(
         cost,
         policies,
         folder,
+    })
+}
+
+/// Where several sections are still to be written, all of them at once.
+fn incomplete(doc: &Doc<'_>, e: &toml::de::Error) -> Option<ConfigError> {
+    let absent: Vec<&str> = REQUIRED.into_iter().filter(|key| !doc.has(key)).collect();
+    let several = e.message().starts_with("missing field `") && absent.len() > 1;
+    several.then(|| {
+        let hint = "`experiments/quickstart.toml` of the checkout is a whole one to start from";
+        doc.error(0..0, format!("missing keys {}", list(&absent)), Some(hint.to_owned()))
     })
 }
 

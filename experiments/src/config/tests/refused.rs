@@ -143,6 +143,8 @@ fn lists() {
 #[test]
 fn missing_keys() {
     check(CPU, "seed = 7\n", "", "missing key `seed`", "n", "");
+    let all = "missing keys `seed`, `record`, `backend`, `workload`, `policy`";
+    check("name = \"x\"\n", "x", "y", all, "n", "quickstart.toml");
     check(CPU, "context = 512\n", "", "missing key `context`, which backend `cpu` needs", "backend", "");
     check(CPU, "max_new = 96\n", "", "missing key `max_new`, which backend `cpu` needs", "workload", "");
     check(CPU, "law = \"sample-match\"\n", "", "missing key `law`", "[sampling]", "");
