@@ -65,6 +65,23 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
+/// A new folder under `runs`, named by experiment and time. A replay takes less than a second, and so may the next: whoever
+/// finds the name taken waits for the next one.
+fn fresh(runs: &Path, name: &str) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(runs)?;
+    let mut tries = 0;
+    loop {
+        let dir = runs.join(format!("{name}-{}", super::execute::stamp()));
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            // Many may wait for the same second, one gets it; a clock that stands still is no reason to wait for ever.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && tries < 400 => tries += 1,
+            Err(e) => return Err(e),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 /// The folder of this run, made if need be: `out`, or a new one under `runs` named by experiment and time.
 ///
 /// # Errors
@@ -72,7 +89,7 @@ fn beside(path: &Path) -> PathBuf {
 pub(super) fn run_folder(out: Option<&Path>, name: &str, resume: bool) -> anyhow::Result<PathBuf> {
     let dir = match out {
         Some(dir) => dir.to_owned(),
-        None => Path::new(RUNS).join(format!("{name}-{}", super::execute::stamp())),
+        None => fresh(Path::new(RUNS), name).with_context(|| RUNS.to_owned())?,
     };
     let holds_run = dir.join("manifest.json").exists() || dir.join("cells").exists();
     let empty = std::fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
@@ -84,4 +101,17 @@ pub(super) fn run_folder(out: Option<&Path>, name: &str, resume: bool) -> anyhow
     }
     std::fs::create_dir_all(dir.join("cells")).with_context(|| dir.display().to_string())?;
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fresh;
+
+    #[test]
+    fn runs_of_one_second_have_folders_of_their_own() {
+        let runs = tempfile::tempdir().unwrap();
+        let runs = runs.path().join("runs");
+        let dirs: std::collections::BTreeSet<_> = (0..3).map(|_| fresh(&runs, "a").unwrap()).collect();
+        assert_eq!(dirs.len(), 3);
+    }
 }
