@@ -2,6 +2,7 @@
 
 use super::figures::{Measured, detail};
 use super::gauge::Gauge;
+use super::machine::ThreadTime;
 use super::observations::Observations;
 use super::plan::CellSpec;
 use super::rounds::RoundRow;
@@ -69,6 +70,7 @@ impl<S: Source> Bench<'_, S> {
         let mut policy = spec.policy(self.registry, &limits)?;
         let mut observations = self.observations(spec, policy.needs(&limits).time)?;
         let mut gauge = Gauge::new(self.source, &spec.key, self.experiment.record, !info.conditional);
+        let begin = ThreadTime::now();
         let responses = {
             let width = if info.conditional { 0 } else { info.width };
             let mut watched = Watched::new(&mut *policy, width, observations.as_mut());
@@ -81,6 +83,7 @@ impl<S: Source> Bench<'_, S> {
                 progress(view.log.tokens());
             })?
         };
+        let end = ThreadTime::now();
         if let Some(o) = &observations {
             anyhow::ensure!(!o.exhausted, "the run has more rounds than observations were logged: another experiment?");
         }
@@ -95,6 +98,11 @@ impl<S: Source> Bench<'_, S> {
         let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side };
         let mut detail = detail(self.source, self.experiment, spec, &measured);
         detail.warnings.extend(failures(&responses));
+        if facts.clock
+            && let (Some(begin), Some(end)) = (begin, end)
+        {
+            detail.warnings.extend(begin.doubt(end));
+        }
         Ok(Finished { detail, rows, observations })
     }
 

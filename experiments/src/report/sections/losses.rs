@@ -95,7 +95,7 @@ fn largest_loss(group: &Group<'_>) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{}: {} with {} loses {} of the tokens within reach, the largest part ({}) {why}; a tree that \
+        "{}: {} with {} loses {} of the tokens within reach, the largest part ({} of the loss) {why}; a tree that \
          knows the truth has τ {}.",
         group.label,
         line.label,
