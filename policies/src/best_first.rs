@@ -75,17 +75,25 @@ impl PolicyConfig for BestFirstConfig {
             (Scope::Batch, Some(mean)) => mean,
         };
         let rule = Rule { spine: 0, beam: self.beam };
-        Ok(Box::new(BestFirst { scope: self.scope, per_request, rule, search: Search::default() }))
+        Ok(BestFirst::boxed(Self::KIND, self.scope, per_request, rule))
     }
 }
 
-/// The best-first policy.
+/// Best-first growth, behind a spine of `rule.spine` forced levels; what `best-first` and `spine-first` are made of.
 #[derive(Debug)]
-pub struct BestFirst {
+pub(crate) struct BestFirst {
+    kind: &'static str,
     scope: Scope,
     per_request: u32,
     rule: Rule,
     search: Search,
+}
+
+impl BestFirst {
+    /// The policy called `kind`; `per_request` nodes each, or on average in a batch.
+    pub fn boxed(kind: &'static str, scope: Scope, per_request: u32, rule: Rule) -> Box<dyn TreePolicy> {
+        Box::new(Self { kind, scope, per_request, rule, search: Search::default() })
+    }
 }
 
 /// Ranks that a best-first tree of `budget` nodes can read: K_d = B − d + 1 at depth d, so at most B.
@@ -109,7 +117,7 @@ pub(crate) fn ask_full(round: &Round<'_>, ask: &mut Vec<Ask>) {
 
 impl TreePolicy for BestFirst {
     fn kind(&self) -> &str {
-        BestFirstConfig::KIND
+        self.kind
     }
 
     fn needs(&self, limits: &Limits) -> Needs {
@@ -142,6 +150,6 @@ impl TreePolicy for BestFirst {
             Scope::Request => ProgramBudget::Fixed(self.per_request),
             Scope::Batch => ProgramBudget::Shared(self.per_request),
         };
-        Some(Program::BestFirst { spine: 0, budget })
+        Some(Program::BestFirst { spine: self.rule.spine, budget })
     }
 }

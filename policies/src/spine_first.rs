@@ -3,12 +3,12 @@
 //! With a budget of at least the drafter's depth the tree contains the chain, so at every position it accepts at least as
 //! many tokens as the chain does (set inclusion).
 
-use crate::best_first::{ask_full, check_beam, default_beam, full_needs};
+use crate::best_first::{BestFirst, Scope, check_beam, default_beam};
 use crate::registry::{BuildError, PolicyConfig};
-use crate::search::{Rule, Search};
+use crate::search::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Program, ProgramBudget, Round, TreePolicy};
+use treeline_core::{Limits, TreePolicy};
 
 /// Parameters of `spine-first`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,43 +34,6 @@ impl PolicyConfig for SpineFirstConfig {
     fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
         check_beam(Self::KIND, self.beam)?;
         let rule = Rule { spine: self.spine.unwrap_or(limits.depth), beam: self.beam };
-        Ok(Box::new(SpineFirst { rule, budget: limits.budget, search: Search::default() }))
-    }
-}
-
-/// The spine-first policy.
-#[derive(Debug)]
-pub struct SpineFirst {
-    rule: Rule,
-    budget: u32,
-    search: Search,
-}
-
-impl TreePolicy for SpineFirst {
-    fn kind(&self) -> &str {
-        SpineFirstConfig::KIND
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        full_needs(limits)
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.search.begin(round.batch.len());
-        ask_full(round, ask);
-    }
-
-    fn grow(
-        &mut self,
-        round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.search.each(self.rule, |seq| round.caps[seq].nodes, drafts, forest, wave)
-    }
-
-    fn program(&self) -> Option<Program> {
-        Some(Program::BestFirst { spine: self.rule.spine, budget: ProgramBudget::Fixed(self.budget) })
+        Ok(BestFirst::boxed(Self::KIND, Scope::Request, limits.budget, rule))
     }
 }
