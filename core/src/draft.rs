@@ -1,9 +1,11 @@
 //! What a drafter proposes: lattices (block drafters) and conditional drafts behind one [`DraftView`].
 
 mod conditional;
+mod drafts;
 mod drawn;
 
 pub use conditional::Conditional;
+pub use drafts::Drafts;
 pub use drawn::{Drawn, draw_row};
 
 use crate::error::Fault;

@@ -9,11 +9,9 @@ pub(crate) use dflash::{Dflash, DflashModel};
 pub(crate) use ngram::{MAX_ORDER, NGram};
 
 use crate::features::{CpuFeatures, SlotFeatures};
-use treeline_core::draft::{Drawn, draw_row, top_ranks};
+use treeline_core::draft::{Drafts, Drawn, draw_row, top_ranks};
 use treeline_core::stream::{Key, Purpose};
-use treeline_core::{
-    Ask, Batch, Candidate, Conditional, DraftView, Drafter, Draw, Error, Fault, Forest, Lattice, NodeRef, Seq,
-};
+use treeline_core::{Ask, Batch, Candidate, Conditional, Drafter, Draw, Error, Forest, Lattice, NodeRef, Seq};
 
 /// The drafter of an engine, with its caches of all slots.
 #[derive(Debug)]
@@ -32,48 +30,8 @@ pub(crate) enum Kind {
     NGram(NGram),
 }
 
-/// A round's drafts.
-#[derive(Debug)]
-pub enum CpuDrafts {
-    /// Ranked rows by level.
-    Ranked(Lattice),
-    /// Draws by node, from a block drafter's levels.
-    Drawn(Drawn<Lattice>),
-    /// Rows by node, and what was asked for.
-    Conditional(Conditional, Vec<Ask>),
-}
-
-impl CpuDrafts {
-    fn view(&self) -> &dyn DraftView {
-        match self {
-            Self::Ranked(drafts) => drafts,
-            Self::Drawn(drafts) => drafts,
-            Self::Conditional(drafts, _) => drafts,
-        }
-    }
-}
-
-impl DraftView for CpuDrafts {
-    fn children(&self, at: NodeRef) -> &[Candidate] {
-        self.view().children(at)
-    }
-
-    fn level(&self, seq: u32, depth: u32) -> Option<&[Candidate]> {
-        self.view().level(seq, depth)
-    }
-
-    fn dist(&self, at: NodeRef) -> Option<&[f32]> {
-        self.view().dist(at)
-    }
-
-    fn depth(&self, seq: u32) -> u32 {
-        self.view().depth(seq)
-    }
-
-    fn fault(&self, seq: u32) -> Option<Fault> {
-        self.view().fault(seq)
-    }
-}
+/// A round's drafts; conditional ones with what was asked for.
+pub type CpuDrafts = Drafts<Vec<Ask>>;
 
 impl CpuDrafter {
     /// Takes in what is committed of a slot; the engine calls it with the prompt, so that its time counts as prefill.

@@ -2,8 +2,8 @@
 
 use super::script::Script;
 use crate::batch::{Batch, Seq};
-use crate::draft::{Ask, Candidate, Conditional, DraftView, Draw, Drawn, Lattice, NodeRef, draw_row, top_ranks};
-use crate::error::{Error, Fault};
+use crate::draft::{Ask, Conditional, Drafts, Draw, Drawn, Lattice, NodeRef, draw_row, top_ranks};
+use crate::error::Error;
 use crate::forest::Forest;
 use crate::seams::Drafter;
 use crate::stream::{Key, Purpose};
@@ -17,44 +17,8 @@ pub struct MockDrafter {
     pub(super) calls: u64,
 }
 
-/// What a drafter hands out.
-#[derive(Debug)]
-pub enum MockDrafts {
-    /// Ranked rows by level.
-    Ranked(Lattice),
-    /// Draws by node.
-    Drawn(Drawn<Lattice>),
-    /// Rows by node; per sequence what was asked, and the tokens up to the root.
-    Conditional(Conditional, Vec<(Ask, Vec<u32>)>),
-}
-
-impl MockDrafts {
-    fn view(&self) -> &dyn DraftView {
-        match self {
-            Self::Ranked(d) => d,
-            Self::Drawn(d) => d,
-            Self::Conditional(d, _) => d,
-        }
-    }
-}
-
-impl DraftView for MockDrafts {
-    fn children(&self, at: NodeRef) -> &[Candidate] {
-        self.view().children(at)
-    }
-    fn level(&self, seq: u32, depth: u32) -> Option<&[Candidate]> {
-        self.view().level(seq, depth)
-    }
-    fn dist(&self, at: NodeRef) -> Option<&[f32]> {
-        self.view().dist(at)
-    }
-    fn depth(&self, seq: u32) -> u32 {
-        self.view().depth(seq)
-    }
-    fn fault(&self, seq: u32) -> Option<Fault> {
-        self.view().fault(seq)
-    }
-}
+/// What a drafter hands out; conditional drafts with, per sequence, what was asked and the tokens up to the root.
+pub type MockDrafts = Drafts<Vec<(Ask, Vec<u32>)>>;
 
 impl MockDrafter {
     fn block(&self, batch: &Batch, committed: &[Vec<u32>], ask: &[Ask]) -> Lattice {
