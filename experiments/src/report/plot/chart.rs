@@ -65,6 +65,13 @@ pub(in crate::report) struct Series {
     pub faint: bool,
 }
 
+impl Series {
+    /// Points joined by a line; `None` without points.
+    pub fn joined(label: String, slot: usize, points: Vec<Point>) -> Option<Self> {
+        (!points.is_empty()).then_some(Self { label, slot, points, line: true, faint: false })
+    }
+}
+
 /// A curve that is not data.
 pub(in crate::report) struct Reference {
     /// Written at its end.

@@ -69,7 +69,7 @@ fn tau_line(line: &Line<'_>) -> Option<Series> {
     } else {
         line.label.clone()
     };
-    (!points.is_empty()).then_some(Series { label, slot: line.slot, points, line: true, faint: false })
+    Series::joined(label, line.slot, points)
 }
 
 /// What more nodes brought the main policy of a panel.

@@ -87,13 +87,7 @@ fn expert_line(line: &Line<'_>) -> Option<Series> {
         })
         .filter(|p| p.x >= 1.0)
         .collect();
-    (!points.is_empty()).then(|| Series {
-        label: line.label.clone(),
-        slot: line.slot,
-        points,
-        line: true,
-        faint: false,
-    })
+    Series::joined(line.label.clone(), line.slot, points)
 }
 
 fn independent(r: RoutedExperts, hi: f64) -> Reference {
@@ -166,13 +160,7 @@ fn rate_line(line: &Line<'_>) -> Option<Series> {
             Some(Point { x: f64::from(e.cell.budget), y: rate, ends, note, tag: String::new() })
         })
         .collect();
-    (!points.is_empty()).then(|| Series {
-        label: line.label.clone(),
-        slot: line.slot,
-        points,
-        line: true,
-        faint: false,
-    })
+    Series::joined(line.label.clone(), line.slot, points)
 }
 
 /// What times measured on a CPU are not.
@@ -243,13 +231,7 @@ fn time_line(line: &Line<'_>) -> Option<Series> {
             Some(Point { x, y: ms, ends, note, tag: String::new() })
         })
         .collect();
-    (!points.is_empty()).then(|| Series {
-        label: line.label.clone(),
-        slot: line.slot,
-        points,
-        line: true,
-        faint: false,
-    })
+    Series::joined(line.label.clone(), line.slot, points)
 }
 
 /// Mean rows of a step over all requests: counted where the detail has it, else rows per request times concurrency.

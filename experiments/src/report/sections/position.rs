@@ -68,7 +68,7 @@ fn position_line(line: &Line<'_>, e: Entry<'_>) -> Option<Series> {
             Point { x: f64::from(r.depth), y: 100.0 * share, ends, note, tag: String::new() }
         })
         .collect();
-    (!points.is_empty()).then(|| Series { label: name(line, e), slot: line.slot, points, line: true, faint: false })
+    Series::joined(name(line, e), line.slot, points)
 }
 
 /// For the main policy at the common budget: the share of steps that reached a position and accepted each rank there.
