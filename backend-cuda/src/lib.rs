@@ -1,0 +1,15 @@
+//! The CUDA engine: the same round as the CPU engine on an NVIDIA GPU, with trees of any budget in CUDA graphs.
+//!
+//! Layers, each using only those before it: `ffi` (libraries found at run time, typed errors) → `device` (memory, kernels,
+//! graphs, products; a real GPU or the emulator) → `ops` (one kernel and its arguments a file) → `model` (families, loading,
+//! sharding) → `engine` (slots, rounds, graphs by size).
+
+pub mod device;
+mod error;
+mod ffi;
+pub mod kernels;
+pub mod ops;
+#[doc(hidden)]
+pub mod testing;
+
+pub use error::{CudaError, Result};

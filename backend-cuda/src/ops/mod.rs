@@ -1,0 +1,3 @@
+//! One kernel and its arguments a file: what it computes, the shapes, and the launch.
+
+pub mod rows;
