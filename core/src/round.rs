@@ -16,7 +16,7 @@ pub struct RoundView<'a> {
     pub batch: &'a Batch,
     /// The trees.
     pub forest: &'a Forest,
-    /// The drafts; `None` after a fused round.
+    /// The drafts, where there are some to look at.
     pub drafts: Option<&'a dyn DraftView>,
 }
 
@@ -97,16 +97,15 @@ pub fn run_round<E: Engine>(
     forest.reset(batch, all_caps);
     let mut log = RoundLog { round: index, ..RoundLog::default() };
 
+    let round = Round { index, batch, caps: all_caps, limits: setup.limits, draw: setup.law.draw(), cost: setup.cost };
+
     if let Some(program) = policy.program()
-        && engine.fused(batch, &program, setup.law, &mut log)?
+        && let Some(drafts) = engine.fused(&round, &program, setup.law, forest, &mut log)?
     {
-        log.times = engine.take_times();
-        sink(&RoundView { log: &log, batch, forest, drafts: None });
-        policy.observe(&log);
-        return Ok(log);
+        engine.mark(Phase::Host);
+        return finish(engine, policy, &round, forest, &drafts, log, sink);
     }
 
-    let round = Round { index, batch, caps: all_caps, limits: setup.limits, draw: setup.law.draw(), cost: setup.cost };
     ask.clear();
     policy.ask(&round, ask);
     if ask.len() != batch.len() {
@@ -154,9 +153,22 @@ pub fn run_round<E: Engine>(
     let (_, verifier, features) = engine.parts();
     verifier.commit(batch, forest, verdict, features, &mut log)?;
     engine.mark(Phase::Host);
-    fill_entries(&mut log, batch, forest, all_caps, &drafts)?;
+    finish(engine, policy, &round, forest, &drafts, log, sink)
+}
+
+/// The end of a round, staged or fused: entries, times, and who wants to know.
+fn finish<E: Engine>(
+    engine: &mut E,
+    policy: &mut dyn TreePolicy,
+    round: &Round<'_>,
+    forest: &Forest,
+    drafts: &dyn DraftView,
+    mut log: RoundLog,
+    sink: &mut dyn FnMut(&RoundView<'_>),
+) -> Result<RoundLog, Error> {
+    fill_entries(&mut log, round.batch, forest, round.caps, drafts)?;
     log.times = engine.take_times();
-    sink(&RoundView { log: &log, batch, forest, drafts: Some(&drafts) });
+    sink(&RoundView { log: &log, batch: round.batch, forest, drafts: Some(drafts) });
     policy.observe(&log);
     Ok(log)
 }

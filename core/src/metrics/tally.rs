@@ -118,7 +118,7 @@ impl Tally {
     /// Adds one round with its trees: as [`Tally::add`], the reached depths exact.
     pub fn add_view(&mut self, view: &RoundView<'_>) {
         if view.drafts.is_none() {
-            // A fused round leaves its trees on the device.
+            // Without drafts nothing is known of the trees.
             return self.add(view.log);
         }
         self.add_with(view.log, |seq, _, step| {

@@ -19,7 +19,7 @@ pub struct Rooted {
 }
 
 /// Keeps a block drafter's rows per root until the response is complete. Fed every round of a run; rounds without drafts
-/// (fused, or drafting skipped) leave no root behind.
+/// leave no root behind.
 ///
 /// A conditional drafter's rows depend on the path, so the truth beyond the walk is unknown: nothing is kept for it.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! What runs the models.
 
-use super::policy::Program;
+use super::policy::{Program, Round};
 use crate::batch::{Batch, Request};
 use crate::draft::{Ask, DraftView, NodeRef};
 use crate::error::{Error, Fault};
@@ -126,18 +126,22 @@ pub trait Engine {
     /// Drafter, verifier and the features that pass between them.
     fn parts(&mut self) -> (&mut Self::D, &mut Self::V, &mut <Self::V as Verifier>::Features);
 
-    /// Runs a whole round on the device for a policy that publishes a [`Program`]; `false` = not fused, run it staged.
+    /// Runs a whole round on the device for a policy that publishes a [`Program`]: draft, trees, verification, commit.
+    /// `None` = not fused, and nothing was touched: run it staged. Otherwise `forest` (bare roots before) holds the trees
+    /// and faults, `log.results` one result per sequence, and the drafts are given back, rows cut to the round's width, so
+    /// that a fused round tells as much as a staged one.
     ///
     /// # Errors
     /// Only what ends the whole run.
     fn fused(
         &mut self,
-        _batch: &Batch,
+        _round: &Round<'_>,
         _program: &Program,
         _law: &Law<'_>,
+        _forest: &mut Forest,
         _log: &mut RoundLog,
-    ) -> Result<bool, Error> {
-        Ok(false)
+    ) -> Result<Option<<Self::D as Drafter>::Drafts>, Error> {
+        Ok(None)
     }
 
     /// A phase begins; an engine with a clock charges the time since the last mark to the phase before.

@@ -114,12 +114,13 @@ impl<E: Engine> Engine for Capped<E> {
 
     fn fused(
         &mut self,
-        batch: &treeline_core::Batch,
+        round: &treeline_core::Round<'_>,
         program: &treeline_core::Program,
         law: &Law<'_>,
+        forest: &mut treeline_core::Forest,
         log: &mut treeline_core::RoundLog,
-    ) -> Result<bool, treeline_core::Error> {
-        self.inner.fused(batch, program, law, log)
+    ) -> Result<Option<<Self::D as treeline_core::Drafter>::Drafts>, treeline_core::Error> {
+        self.inner.fused(round, program, law, forest, log)
     }
 
     fn mark(&mut self, phase: treeline_core::Phase) {

@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use treeline_core::testing::{MockEngine, Script};
 use treeline_core::{
-    Admit, Batch, CostCurve, Engine, EngineInfo, Error, Fault, Law, Phase, PhaseTimes, Program, Request, RoundLog,
-    Sampling, Verifier,
+    Admit, CostCurve, Drafter, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round,
+    RoundLog, Sampling, Verifier,
 };
 use treeline_policies::Registry;
 
@@ -49,8 +49,15 @@ impl Engine for Ticking {
     fn parts(&mut self) -> (&mut Self::D, &mut Self::V, &mut <Self::V as Verifier>::Features) {
         self.inner.parts()
     }
-    fn fused(&mut self, b: &Batch, p: &Program, law: &Law<'_>, log: &mut RoundLog) -> Result<bool, Error> {
-        self.inner.fused(b, p, law, log)
+    fn fused(
+        &mut self,
+        round: &Round<'_>,
+        program: &Program,
+        law: &Law<'_>,
+        forest: &mut Forest,
+        log: &mut RoundLog,
+    ) -> Result<Option<<Self::D as Drafter>::Drafts>, Error> {
+        self.inner.fused(round, program, law, forest, log)
     }
     fn take_times(&mut self) -> Option<PhaseTimes> {
         self.rounds += 1;
