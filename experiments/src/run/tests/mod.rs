@@ -16,8 +16,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use treeline_core::testing::{MockEngine, Script};
 use treeline_core::{
-    Admit, CostCurve, Drafter, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round,
-    RoundLog, Sampling, Verifier,
+    Admit, CostCurve, Drafter, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request,
+    Round, RoundLog, Sampling, Verifier,
 };
 use treeline_policies::Registry;
 
