@@ -19,6 +19,7 @@ use crate::error::{CudaError, Result};
 use backend::{Backend, RawKernel};
 use bytemuck::Pod;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Name and value of a preprocessor symbol that specialises a kernel.
@@ -60,6 +61,7 @@ type KernelKey = (&'static str, &'static str, Vec<Define>);
 pub struct Gpu {
     backend: Arc<dyn Backend>,
     kernels: Arc<Mutex<HashMap<KernelKey, Kernel>>>,
+    allocations: Arc<AtomicU64>,
 }
 
 impl Gpu {
@@ -80,13 +82,24 @@ impl Gpu {
     }
 
     fn new(backend: Arc<dyn Backend>) -> Self {
-        Self { backend, kernels: Arc::default() }
+        Self { backend, kernels: Arc::default(), allocations: Arc::default() }
     }
 
     /// What the device is.
     #[must_use]
     pub fn info(&self) -> &DeviceInfo {
         self.backend.info()
+    }
+
+    /// Pieces of device and page-locked memory that were taken so far, and graphs that were captured: what a round in
+    /// steady state must not add to.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        self.allocations.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) {
+        self.allocations.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes of device memory that are free.
@@ -102,6 +115,7 @@ impl Gpu {
     /// # Errors
     /// [`CudaError::Memory`] when it does not fit.
     pub fn alloc<T: Pod>(&self, what: &str, len: usize) -> Result<Buffer<T>> {
+        self.count();
         Buffer::new(self.backend.clone(), what, len)
     }
 
@@ -156,6 +170,7 @@ impl Gpu {
     /// # Errors
     /// The driver's.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>> {
+        self.count();
         Pinned::new(self.backend.clone(), len)
     }
 
@@ -239,6 +254,7 @@ impl Gpu {
     /// # Errors
     /// Those of `body`, and of the capture.
     pub fn capture(&self, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        self.count();
         graph::capture(&self.backend, body)
     }
 
