@@ -1,0 +1,191 @@
+//! Which cuBLASLt algorithm serves which product.
+//!
+//! The library's own ranking is off by tens of per cent where rows are few. So the first time that a shape comes up outside a
+//! capture, its first candidates are timed, each with the weights not in the cache, and the fastest is kept for good: a shape
+//! always runs the same algorithm, eager or in a graph, so equal inputs give equal bits.
+
+use crate::device::{Dtype, Gemm, Matrix};
+use crate::error::{CudaError, Result};
+use crate::ffi::blas::{Algorithm, Handle, Problem, Shape, Type};
+use crate::ffi::stream::Stream;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the library recommends for Hopper; enough elsewhere.
+const WORKSPACE: usize = 32 << 20;
+
+/// Candidates that are timed.
+const CANDIDATES: usize = 8;
+
+/// Timed runs of each.
+const REPEATS: usize = 5;
+
+/// More than any second-level cache holds.
+const FLUSH: usize = 160 << 20;
+
+/// What an algorithm depends on: all of a product but its addresses, of which only the alignment matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    sizes: [usize; 4],
+    strides: [usize; 6],
+    types: [Dtype; 3],
+    alignments: [u32; 3],
+    add: bool,
+}
+
+#[derive(Debug)]
+struct Choice {
+    problem: Problem,
+    algorithm: Algorithm,
+}
+
+/// The products of one GPU. Fields are dropped in this order.
+#[derive(Debug)]
+pub(super) struct Blas {
+    choices: HashMap<Key, Choice>,
+    handle: Handle,
+    workspace: u64,
+    tune: bool,
+    stream: Arc<Stream>,
+}
+
+impl Blas {
+    /// Opens the library and takes its workspace. `TREELINE_GEMM=first` keeps the library's own ranking.
+    pub fn new(stream: Arc<Stream>) -> Result<Self> {
+        stream.context.enter()?;
+        let handle = Handle::new()?;
+        let workspace = stream.context.alloc("the workspace of matrix products", WORKSPACE)?;
+        let tune = std::env::var_os("TREELINE_GEMM").is_none_or(|v| v != "first");
+        Ok(Self { choices: HashMap::new(), handle, workspace, tune, stream })
+    }
+
+    /// Queues a product.
+    pub fn run(&mut self, gemm: &Gemm, capturing: bool) -> Result<()> {
+        if gemm.rows == 0 || gemm.outputs == 0 || gemm.batch == 0 {
+            return Ok(());
+        }
+        let key = key(gemm)?;
+        self.stream.context.enter()?;
+        if !self.choices.contains_key(&key) {
+            let choice = self.choose(gemm, &key, capturing)?;
+            self.choices.insert(key, choice);
+        }
+        let Some(choice) = self.choices.get(&key) else { return Ok(()) };
+        let at = [gemm.w.at.0, gemm.x.at.0, gemm.y.at.0];
+        let workspace = (self.workspace, WORKSPACE);
+        choice.problem.run(&self.handle, &choice.algorithm, at, workspace, self.stream.raw())
+    }
+
+    fn choose(&self, gemm: &Gemm, key: &Key, capturing: bool) -> Result<Choice> {
+        // Row-major y = x·wᵀ is column-major yᵀ = w·xᵀ: the weight is the first factor, transposed as it lies.
+        let shape = |m: &Matrix, columns: usize, rows: usize, i: usize| {
+            let dtype = if m.dtype == Dtype::F32 { Type::F32 } else { Type::Bf16 };
+            Shape { dtype, rows, columns, stride: m.stride, batch_stride: m.batch_stride, alignment: key.alignments[i] }
+        };
+        let w = shape(&gemm.w, gemm.outputs, gemm.inputs, 0);
+        let x = shape(&gemm.x, gemm.rows, gemm.inputs, 1);
+        let y = shape(&gemm.y, gemm.rows, gemm.outputs, 2);
+        let pedantic = gemm.x.dtype == Dtype::F32;
+        let problem = Problem::new(w, x, y, gemm.batch, gemm.add, pedantic)?;
+        let found = problem.algorithms(&self.handle, WORKSPACE, CANDIDATES)?;
+        let Some(first) = found.first() else {
+            let why = format!("no algorithm serves {gemm:?}");
+            return Err(CudaError::Call { call: "choosing an algorithm of cuBLASLt".into(), why });
+        };
+        let mut algorithm = *first;
+        if self.tune && !capturing && found.len() > 1 {
+            // No memory for the trial is no reason to fail.
+            if let Ok(trial) = Trial::new(self, gemm)
+                && let Some(fastest) = trial.fastest(&problem, &found)?
+            {
+                algorithm = fastest;
+            }
+        }
+        Ok(Choice { problem, algorithm })
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        let _ = self.stream.wait("dropping the workspace of matrix products");
+        self.stream.context.free(self.workspace);
+    }
+}
+
+fn key(gemm: &Gemm) -> Result<Key> {
+    let Gemm { rows, outputs, inputs, batch, x, w, y, add } = *gemm;
+    let fits = x.dtype == w.dtype && (y.dtype == x.dtype || y.dtype == Dtype::F32);
+    let wide = x.stride >= inputs && w.stride >= inputs && y.stride >= outputs;
+    if !fits || !wide || inputs == 0 {
+        let why = format!("types or strides do not fit: {gemm:?}");
+        return Err(CudaError::Call { call: "matrix product".into(), why });
+    }
+    let batched = |m: Matrix| if batch > 1 { m.batch_stride } else { 0 };
+    let alignment = |m: Matrix| {
+        let bits = m.at.0 | (batched(m) * m.dtype.bytes()) as u64 | 256;
+        1u32 << bits.trailing_zeros()
+    };
+    Ok(Key {
+        sizes: [rows, outputs, inputs, batch],
+        strides: [x.stride, w.stride, y.stride, batched(x), batched(w), batched(y)],
+        types: [x.dtype, w.dtype, y.dtype],
+        alignments: [alignment(w), alignment(x), alignment(y)],
+        add,
+    })
+}
+
+/// Memory to time candidates in: a copy of the output, and something to sweep the cache with.
+struct Trial<'a> {
+    blas: &'a Blas,
+    at: [u64; 3],
+    scratch: [u64; 2],
+}
+
+impl<'a> Trial<'a> {
+    fn new(blas: &'a Blas, gemm: &Gemm) -> Result<Self> {
+        let elements = gemm.y.stride * gemm.rows + gemm.y.batch_stride * (gemm.batch - 1);
+        let context = &blas.stream.context;
+        let y = context.alloc("a trial of matrix products", elements * gemm.y.dtype.bytes())?;
+        let mut trial = Self { blas, at: [gemm.w.at.0, gemm.x.at.0, y], scratch: [y, 0] };
+        trial.scratch[1] = context.alloc("a trial of matrix products", FLUSH)?;
+        blas.stream.fill(y, 0, elements * gemm.y.dtype.bytes())?;
+        Ok(trial)
+    }
+
+    /// The candidate with the least median; `None` when none runs.
+    fn fastest(&self, problem: &Problem, candidates: &[Algorithm]) -> Result<Option<Algorithm>> {
+        let stream = &self.blas.stream;
+        let (start, end) = (stream.event()?, stream.event()?);
+        let run = |a| problem.run(&self.blas.handle, a, self.at, (self.blas.workspace, WORKSPACE), stream.raw());
+        let mut best: Option<(f32, Algorithm)> = None;
+        for candidate in candidates {
+            // The first run loads the code.
+            if run(candidate).is_err() {
+                continue;
+            }
+            let mut times = [0.0; REPEATS];
+            for time in &mut times {
+                stream.fill(self.scratch[1], 0, FLUSH)?;
+                start.record(false)?;
+                run(candidate)?;
+                end.record(false)?;
+                end.wait("a trial of matrix products")?;
+                *time = start.elapsed_ms(&end)?;
+            }
+            times.sort_by(f32::total_cmp);
+            let median = times[REPEATS / 2];
+            // The library's order decides where clocks do not tell.
+            if best.as_ref().is_none_or(|(b, _)| median < b * 0.97) {
+                best = Some((median, *candidate));
+            }
+        }
+        Ok(best.map(|(_, algorithm)| algorithm))
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        let _ = self.blas.stream.wait("a trial of matrix products");
+        self.scratch.iter().filter(|at| **at != 0).for_each(|at| self.blas.stream.context.free(*at));
+    }
+}
