@@ -1,4 +1,13 @@
 //! One kernel and its arguments a file: what it computes, the shapes, and the launch.
 
+pub mod embed;
+pub mod gather;
+pub mod gqa_attend;
+pub mod gqa_prep;
 pub mod mla_attend;
+pub mod mla_prep;
+pub mod norm;
+pub mod rope;
 pub mod rows;
+pub mod swiglu;
+mod vector;
