@@ -6,6 +6,7 @@ pub mod gqa_attend;
 pub mod gqa_prep;
 pub mod mla_attend;
 pub mod mla_prep;
+pub mod moe;
 pub mod norm;
 pub mod rope;
 pub mod rows;

@@ -1,0 +1,272 @@
+// Routing: the experts of each row with their weights, then the picks sorted by expert.
+//
+// EXPERTS, TOP_K, SIGMOID (else softmax), GROUPS and KEEP (sigmoid: groups, and those that may be chosen from), NORM.
+#include "moe.cuh"
+#include "ptx.cuh"
+
+#define THREADS 256
+#define PER ((EXPERTS + 31) / 32)
+#define PER_THREAD ((EXPERTS + THREADS - 1) / THREADS)
+#define MINUS_INFINITY (__uint_as_float(0xff800000u))
+// Order of scores as unsigned numbers: taken, unusable (NaN, -inf: last, but never twice), the rest.
+#define TAKEN 0u
+#define UNUSABLE 1u
+
+struct RouteArgs {
+    const i32 *seq;      // [rows], -1 = padding
+    const float *logits; // [rows][EXPERTS]
+    const float *bias;   // [EXPERTS] or none
+    const i32 *forced;   // [rows][TOP_K] or none
+    i32 *ids;            // [rows][TOP_K] ascending, -1 in padded rows
+    float *weights;      // [rows][TOP_K]
+    u32 *distinct;       // experts that real rows use, or none
+    u32 *arrived;        // blocks that are done; 0 between launches
+    Segment *segments;
+    u32 *counts;
+    i32 *slot_row;
+    float *slot_weight;
+    float scaling;
+    u32 rows;
+};
+
+// Ascending with the float; NaN of either sign at the ends.
+TL_DEVICE u32 order(float x) {
+    u32 u = __float_as_uint(x);
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
+}
+
+TL_DEVICE u32 choice_key(float x) {
+    // x > -inf is false for NaN. Adding 0 makes -0 equal to 0.
+    return x > MINUS_INFINITY ? order(x + 0.0f) : UNUSABLE;
+}
+
+// The largest key of the warp and the smallest id that has it.
+TL_DEVICE void warp_best(u32 &key, u32 &id) {
+#pragma unroll
+    for (int far = 16; far > 0; far /= 2) {
+        u32 other = __shfl_xor_sync(0xffffffffu, key, far), whose = __shfl_xor_sync(0xffffffffu, id, far);
+        if (other > key || (other == key && whose < id)) {
+            key = other;
+            id = whose;
+        }
+    }
+}
+
+#if SIGMOID && GROUPS > 1
+// Whether the group of each expert may be chosen from: the KEEP groups with the largest sums of their two best.
+TL_DEVICE void keep_groups(const float *choice, u32 *kept, u32 lane) {
+    const int size = EXPERTS / GROUPS;
+    for (u32 group = lane; group < GROUPS; group += 32) {
+        float a = MINUS_INFINITY, b = MINUS_INFINITY;
+        for (int i = 0; i < size; i++) {
+            float s = choice[group * size + i];
+            if (s > a) {
+                b = a;
+                a = s;
+            } else if (s > b) {
+                b = s;
+            }
+        }
+        kept[group] = order(a + b);
+    }
+    __syncwarp();
+    u32 ranks[(GROUPS + 31) / 32];
+    for (u32 group = lane, i = 0; group < GROUPS; group += 32, i++) {
+        ranks[i] = 0;
+        for (u32 other = 0; other < GROUPS; other++)
+            ranks[i] += kept[other] > kept[group] || (kept[other] == kept[group] && other < group);
+    }
+    __syncwarp();
+    for (u32 group = lane, i = 0; group < GROUPS; group += 32, i++) kept[group] = ranks[i] < KEEP;
+    __syncwarp();
+}
+#endif
+
+// One warp routes one row.
+TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, float *choice, u32 *kept, i32 *picked) {
+    const float *logits = p.logits + (u64)row * EXPERTS;
+    float x[PER];
+    u32 key[PER];
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        u32 e = j * 32 + lane;
+        x[j] = e < EXPERTS ? logits[e] : MINUS_INFINITY;
+    }
+#if SIGMOID
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        u32 e = j * 32 + lane;
+        if (e < EXPERTS) {
+            x[j] = 1.0f / (1.0f + expf(-x[j]));
+            score[e] = x[j];
+            x[j] += p.bias ? p.bias[e] : 0.0f;
+            choice[e] = x[j];
+        }
+    }
+    __syncwarp();
+#else
+    float most = MINUS_INFINITY, sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < PER; j++) most = fmaxf(most, x[j]);
+#pragma unroll
+    for (int far = 16; far > 0; far /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, far));
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        x[j] = j * 32 + lane < EXPERTS ? expf(x[j] - most) : 0.0f;
+        sum += x[j];
+    }
+#pragma unroll
+    for (int far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, far);
+    float scale = 1.0f / sum;
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        x[j] *= scale;
+        if (j * 32 + lane < EXPERTS) score[j * 32 + lane] = x[j];
+    }
+    __syncwarp();
+#endif
+#if SIGMOID && GROUPS > 1
+    keep_groups(choice, kept, lane);
+#endif
+    bool forced = false;
+    if (p.forced) {
+        i32 id = lane < TOP_K ? p.forced[(u64)row * TOP_K + lane] : 0;
+        forced = __all_sync(0xffffffffu, id >= 0 && id < EXPERTS);
+        if (forced && lane < TOP_K) picked[lane] = id;
+    }
+    if (!forced) {
+#pragma unroll
+        for (int j = 0; j < PER; j++) {
+            u32 e = j * 32 + lane;
+            key[j] = e < EXPERTS ? choice_key(x[j]) : TAKEN;
+#if SIGMOID && GROUPS > 1
+            if (e < EXPERTS && !kept[e / (EXPERTS / GROUPS)]) key[j] = UNUSABLE;
+#endif
+        }
+        for (int i = 0; i < TOP_K; i++) {
+            u32 best = TAKEN, id = 0;
+#pragma unroll
+            for (int j = 0; j < PER; j++) {
+                if (key[j] > best) {
+                    best = key[j];
+                    id = j * 32 + lane;
+                }
+            }
+            warp_best(best, id);
+#pragma unroll
+            for (int j = 0; j < PER; j++) {
+                if (j * 32 + lane == id) key[j] = TAKEN;
+            }
+            if (lane == 0) picked[i] = (i32)id;
+        }
+    }
+    __syncwarp();
+    // Ascending ids: every pick finds its own place.
+    i32 id = lane < TOP_K ? picked[lane] : 0;
+    u32 place = 0;
+    for (u32 i = 0; i < TOP_K; i++) place += picked[i] < id || (picked[i] == id && i < lane);
+    __syncwarp();
+    if (lane < TOP_K) picked[place] = id;
+    __syncwarp();
+    if (lane < TOP_K) {
+        id = picked[lane];
+        float total = 1.0f;
+#if NORM
+        total = 0.0f;
+        for (int i = 0; i < TOP_K; i++) total += score[picked[i]];
+        total += 1e-20f;
+#endif
+        p.ids[(u64)row * TOP_K + lane] = id;
+        p.weights[(u64)row * TOP_K + lane] = score[id] / total * p.scaling;
+    }
+}
+
+// One block sorts all picks by expert: count, running sums, then each pick takes the next slot of its expert.
+TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *place, u32 (*sums)[3]) {
+    u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, picks = p.rows * TOP_K;
+    for (u32 e = thread; e < EXPERTS; e += THREADS) count[e] = 0;
+    __syncthreads();
+    for (u32 i = thread; i < picks; i += THREADS) {
+        i32 id = p.ids[i];
+        if (id >= 0) atomicAdd(&count[id], 1u);
+    }
+    __syncthreads();
+    // Thread t sums over experts t PER_THREAD...: slots, segments, distinct experts.
+    u32 own[3] = {0, 0, 0}, before[3];
+    for (u32 i = 0; i < PER_THREAD; i++) {
+        u32 e = thread * PER_THREAD + i, n = e < EXPERTS ? count[e] : 0;
+        own[0] += n;
+        own[1] += (n + SEGMENT - 1) / SEGMENT;
+        own[2] += n > 0;
+    }
+#pragma unroll
+    for (int k = 0; k < 3; k++) {
+        u32 sum = own[k];
+#pragma unroll
+        for (int far = 1; far < 32; far *= 2) {
+            u32 other = __shfl_up_sync(0xffffffffu, sum, far);
+            if (lane >= (u32)far) sum += other;
+        }
+        before[k] = sum - own[k];
+        if (lane == 31) sums[warp][k] = sum;
+    }
+    __syncthreads();
+    u32 all[3] = {0, 0, 0};
+    for (u32 w = 0; w < THREADS / 32; w++) {
+#pragma unroll
+        for (int k = 0; k < 3; k++) {
+            if (w < warp) before[k] += sums[w][k];
+            all[k] += sums[w][k];
+        }
+    }
+    for (u32 i = 0; i < PER_THREAD; i++) {
+        u32 e = thread * PER_THREAD + i, n = e < EXPERTS ? count[e] : 0;
+        if (e < EXPERTS) place[e] = before[0];
+        for (u32 done = 0; done < n; done += SEGMENT) {
+            Segment s;
+            s.expert = (i32)e;
+            s.first = before[0] + done;
+            s.count = n - done < SEGMENT ? n - done : SEGMENT;
+            s.pad = 0;
+            p.segments[before[1]++] = s;
+        }
+        before[0] += n;
+    }
+    if (thread == 0) {
+        p.counts[0] = all[1];
+        p.counts[1] = all[0];
+        p.counts[2] = all[2];
+        if (p.distinct) *p.distinct = all[2];
+    }
+    __syncthreads();
+    for (u32 i = thread; i < picks; i += THREADS) {
+        i32 id = p.ids[i];
+        if (id < 0) continue;
+        u32 slot = atomicAdd(&place[id], 1u);
+        p.slot_row[slot] = (i32)(i / TOP_K);
+        p.slot_weight[slot] = p.weights[i];
+    }
+}
+
+// A block for each row; the last one to finish sorts.
+TL_KERNEL(moe_route, RouteArgs, THREADS) {
+    __shared__ float score[EXPERTS], choice[EXPERTS];
+    __shared__ u32 kept[GROUPS], place[EXPERTS], sums[THREADS / 32][3];
+    __shared__ i32 picked[TOP_K];
+    __shared__ u32 last;
+    u32 row = blockIdx.x, lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        if (p.seq[row] >= 0) {
+            route_row(p, row, lane, score, choice, kept, picked);
+        } else if (lane < TOP_K) {
+            p.ids[(u64)row * TOP_K + lane] = -1;
+            p.weights[(u64)row * TOP_K + lane] = 0.0f;
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) last = atom_acq_rel_add(p.arrived, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    if (threadIdx.x == 0) *p.arrived = 0;
+    sort_picks(p, (u32 *)score, place, sums);
+}

@@ -1,0 +1,132 @@
+//! The routed experts: gate and up, the activation, down, and the weighted sum.
+
+use super::super::rows::{Bucket, RowsPtr};
+use super::super::vector::{blocks, defines, widest};
+use super::router::{Dispatch, check_rows};
+use super::weights::ExpertWeights;
+use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
+use crate::error::{CudaError, Result};
+use bytemuck::{Pod, Zeroable};
+
+/// Threads of a block, as in `moe_plain.cu`.
+const THREADS: usize = 128;
+
+/// How the weights of experts are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpertKind {
+    /// In the activations' type.
+    Dense,
+    /// Symmetric INT4 in groups of 32 with bf16 scales.
+    Int4,
+}
+
+/// Shapes of the experts of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpertShape {
+    /// Width of the residual stream; INT4: a multiple of 32.
+    pub hidden: usize,
+    /// Width between the projections on this rank; INT4: a multiple of 32.
+    pub intermediate: usize,
+    /// Experts.
+    pub experts: usize,
+    /// Experts of a row.
+    pub top_k: usize,
+    /// Weights.
+    pub kind: ExpertKind,
+}
+
+/// What the experts read and write. Rows are those of the bucket.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpertsArgs {
+    /// The rows.
+    pub rows: RowsPtr,
+    /// Normed residual stream, act \[rows, hidden\].
+    pub h: Ptr,
+    /// Experts of each row, as [`super::Router::run`] wrote them.
+    pub ids: Ptr,
+    /// Their weights.
+    pub weights: Ptr,
+    /// The same, sorted by expert.
+    pub dispatch: Dispatch,
+    /// Output, act \[rows, hidden\]; padded rows are zero.
+    pub out: Ptr,
+}
+
+/// The routed experts of a model, all layers alike.
+#[derive(Debug)]
+pub struct Experts {
+    pub(super) dtype: Dtype,
+    pub(super) shape: ExpertShape,
+    pub(super) pack: Kernel,
+    pub(super) synthetic: Kernel,
+    /// One expert in the checkpoint's layout, where the kernels want another.
+    pub(super) staging: Option<Buffer<u32>>,
+    max_rows: usize,
+    up: Kernel,
+    down: Kernel,
+    middle: Buffer<u8>,
+}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct PlainArgs {
+    experts: Ptr,
+    h: Ptr,
+    ids: Ptr,
+    weights: Ptr,
+    middle: Ptr,
+    out: Ptr,
+}
+
+impl KernelArgs for PlainArgs {}
+
+impl Experts {
+    /// Experts of this shape for buckets of at most `max_rows` rows, activations of type `dtype`.
+    ///
+    /// # Errors
+    /// INT4 rows that are no whole number of groups, the compiler's, or the driver's.
+    pub fn new(gpu: &Gpu, dtype: Dtype, shape: ExpertShape, max_rows: usize) -> Result<Self> {
+        let ExpertShape { hidden, intermediate, top_k, kind, .. } = shape;
+        if kind == ExpertKind::Int4 && !(hidden.is_multiple_of(32) && intermediate.is_multiple_of(32)) {
+            let problem = format!("INT4 experts of {hidden} x {intermediate}: both must be multiples of 32");
+            return Err(CudaError::Model(problem));
+        }
+        let sizes = [("HIDDEN", hidden as i64), ("INTER", intermediate as i64)];
+        let vec = widest(dtype, &[hidden, intermediate]);
+        let int4 = i64::from(kind == ExpertKind::Int4);
+        let plain = [sizes[0], sizes[1], ("TOP_K", top_k as i64), ("INT4", int4), ("VEC", vec as i64)];
+        let plain = defines(dtype, &plain);
+        Ok(Self {
+            dtype,
+            shape,
+            pack: gpu.kernel("moe_pack.cu", "moe_pack", &sizes)?,
+            synthetic: gpu.kernel("moe_pack.cu", "moe_synthetic", &sizes)?,
+            staging: None,
+            max_rows,
+            up: gpu.kernel("moe_plain.cu", "moe_plain_up", &plain)?,
+            down: gpu.kernel("moe_plain.cu", "moe_plain_down", &plain)?,
+            middle: gpu.alloc("expert activations", max_rows * top_k * intermediate * dtype.bytes())?,
+        })
+    }
+
+    /// out\[row\] = Σ over its experts of weight · down(silu(gate h) · up h).
+    ///
+    /// # Errors
+    /// A bucket of more rows than these experts were made for, or the driver's.
+    pub fn run(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
+        check_rows("moe_plain_up", bucket, self.max_rows)?;
+        let plain = PlainArgs {
+            experts: layer.bytes.ptr(),
+            h: args.h,
+            ids: args.ids,
+            weights: args.weights,
+            middle: self.middle.ptr(),
+            out: args.out,
+        };
+        let grid = |across, outputs| [across, blocks(outputs, THREADS), 1];
+        let launch = |grid| Launch { grid, block: THREADS as u32, shared: 0 };
+        let picks = bucket.rows * self.shape.top_k as u32;
+        gpu.launch(&self.up, launch(grid(picks, self.shape.intermediate)), &plain)?;
+        gpu.launch(&self.down, launch(grid(bucket.rows, self.shape.hidden)), &plain)
+    }
+}
