@@ -8,6 +8,7 @@ pub mod device;
 mod error;
 mod ffi;
 pub mod kernels;
+pub mod model;
 pub mod ops;
 #[doc(hidden)]
 pub mod testing;

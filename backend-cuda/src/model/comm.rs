@@ -1,0 +1,45 @@
+//! The one place for what ranks exchange.
+
+use super::Shard;
+use crate::device::{Gpu, Ptr};
+use crate::error::Result;
+
+/// How the partial results of ranks become whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comm {
+    /// One rank: everything is whole.
+    Single,
+    /// One rank's work of several, on purpose without its partners: sums stay partial, logits are the rank's part of the
+    /// vocabulary. For measuring a rank's work, and for tests that add the parts by hand.
+    Apart,
+}
+
+impl Comm {
+    /// The communication of a model that was loaded in these parts.
+    ///
+    /// # Errors
+    /// [`CudaError::Setting`] for a rank that does not exist.
+    pub fn none(shard: Shard) -> Result<Self> {
+        shard.check()?;
+        Ok(if shard.ranks == 1 { Self::Single } else { Self::Apart })
+    }
+
+    /// Whether logits cover the whole vocabulary.
+    #[must_use]
+    pub fn whole(self) -> bool {
+        match self {
+            Self::Single => true,
+            Self::Apart => false,
+        }
+    }
+
+    /// Sums `len` activations at `y` over all ranks, in place.
+    ///
+    /// # Errors
+    /// None without partners.
+    pub fn reduce(self, _gpu: &Gpu, _y: Ptr, _len: usize) -> Result<()> {
+        match self {
+            Self::Single | Self::Apart => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! SwiGLU: the dense feed-forward part, and the shared experts.
+
+use super::Part;
+use super::pass::Pass;
+use super::weight::Weight;
+use crate::device::Ptr;
+use crate::error::Result;
+use crate::ops::swiglu::Swiglu;
+
+/// One SwiGLU on this rank.
+#[derive(Debug)]
+pub(super) struct Mlp {
+    /// Gate, then up.
+    pub gate_up: Weight,
+    pub down: Weight,
+    pub activate: Swiglu,
+}
+
+/// Buffers of a SwiGLU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MlpPtrs {
+    /// \[rows\]\[2 · inner\].
+    pub both: Ptr,
+    /// \[rows\]\[inner\].
+    pub inner: Ptr,
+}
+
+impl Mlp {
+    /// y = down(silu(gate(h)) · up(h)); the rows of a layer's input are zero where they are padding, and so is the result.
+    pub fn run(&self, pass: &mut Pass<'_>, h: Ptr, work: MlpPtrs, y: Ptr) -> Result<()> {
+        let (rows, seq) = (pass.len(), pass.rows.seq);
+        pass.step(Part::GateUp, |gpu| self.gate_up.apply(gpu, rows, h, work.both))?;
+        pass.step(Part::Activate, |gpu| self.activate.run(gpu, rows as u32, seq, work.both, work.inner))?;
+        pass.step(Part::MlpDown, |gpu| self.down.apply(gpu, rows, work.inner, y))
+    }
+}
