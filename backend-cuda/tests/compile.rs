@@ -2,6 +2,8 @@
 //!
 //! Needs NVRTC, no GPU. Without NVRTC the test says `skipped`; `REQUIRE_NVRTC=1` turns that into a failure.
 
+#![allow(clippy::print_stderr, reason = "a test says what it skipped and what it found")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
