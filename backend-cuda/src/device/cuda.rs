@@ -1,5 +1,6 @@
 //! The real GPU: its primary context and one stream.
 
+mod choices;
 mod cubin;
 mod gemm;
 
@@ -53,7 +54,7 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Backend>> {
     }
     let context = Arc::new(Context::new(device)?);
     let stream = Arc::new(Stream::new(context.clone())?);
-    let blas = Mutex::new(Blas::new(stream.clone())?);
+    let blas = Mutex::new(Blas::new(stream.clone(), &info.name)?);
     let patient = std::env::var_os("TREELINE_SYNC").is_some_and(|v| v == "1");
     let state = Arc::new(State { capturing: AtomicBool::new(false), last: Mutex::new("the first operation") });
     let (modules, waiting) = (Mutex::default(), Mutex::default());

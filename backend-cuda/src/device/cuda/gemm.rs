@@ -2,8 +2,9 @@
 //!
 //! The library's own ranking is off by tens of per cent where rows are few. So the first time that a shape comes up outside a
 //! capture, its first candidates are timed, each with the weights not in the cache, and the fastest is kept for good: a shape
-//! always runs the same algorithm, eager or in a graph, so equal inputs give equal bits.
+//! always runs the same algorithm, eager or in a graph, so equal inputs give equal bits. What was found is kept on disk.
 
+use super::choices::Choices;
 use crate::device::{Dtype, Gemm, Matrix};
 use crate::error::{CudaError, Result};
 use crate::ffi::blas::{Algorithm, Handle, Problem, Shape, Type};
@@ -33,6 +34,14 @@ struct Key {
     add: bool,
 }
 
+impl Key {
+    /// The shape as the file of choices names it.
+    fn text(&self) -> String {
+        let Self { sizes, strides, types, alignments, add } = self;
+        format!("{sizes:?} {strides:?} {types:?} {alignments:?} {add}")
+    }
+}
+
 #[derive(Debug)]
 struct Choice {
     problem: Problem,
@@ -43,6 +52,7 @@ struct Choice {
 #[derive(Debug)]
 pub(super) struct Blas {
     choices: HashMap<Key, Choice>,
+    known: Choices,
     handle: Handle,
     workspace: u64,
     tune: bool,
@@ -51,12 +61,13 @@ pub(super) struct Blas {
 
 impl Blas {
     /// Opens the library and takes its workspace. `TREELINE_GEMM=first` keeps the library's own ranking.
-    pub fn new(stream: Arc<Stream>) -> Result<Self> {
+    pub fn new(stream: Arc<Stream>, gpu: &str) -> Result<Self> {
         stream.context.enter()?;
         let handle = Handle::new()?;
         let workspace = stream.context.alloc("the workspace of matrix products", WORKSPACE)?;
         let tune = std::env::var_os("TREELINE_GEMM").is_none_or(|v| v != "first");
-        Ok(Self { choices: HashMap::new(), handle, workspace, tune, stream })
+        let known = Choices::read(gpu, Handle::version());
+        Ok(Self { choices: HashMap::new(), known, handle, workspace, tune, stream })
     }
 
     /// Queues a product.
@@ -76,7 +87,7 @@ impl Blas {
         choice.problem.run(&self.handle, &choice.algorithm, at, workspace, self.stream.raw())
     }
 
-    fn choose(&self, gemm: &Gemm, key: &Key, capturing: bool) -> Result<Choice> {
+    fn choose(&mut self, gemm: &Gemm, key: &Key, capturing: bool) -> Result<Choice> {
         // Row-major y = x·wᵀ is column-major yᵀ = w·xᵀ: the weight is the first factor, transposed as it lies.
         let shape = |m: &Matrix, columns: usize, rows: usize, i: usize| {
             let dtype = if m.dtype == Dtype::F32 { Type::F32 } else { Type::Bf16 };
@@ -87,19 +98,25 @@ impl Blas {
         let y = shape(&gemm.y, gemm.rows, gemm.outputs, 2);
         let pedantic = gemm.x.dtype == Dtype::F32;
         let problem = Problem::new(w, x, y, gemm.batch, gemm.add, pedantic)?;
+        let text = key.text();
+        let known = self.known.get(&text).filter(|a| self.tune && problem.serves(&self.handle, a, WORKSPACE));
+        if let Some(algorithm) = known {
+            return Ok(Choice { problem, algorithm });
+        }
         let found = problem.algorithms(&self.handle, WORKSPACE, CANDIDATES)?;
         let Some(first) = found.first() else {
             let why = format!("no algorithm serves {gemm:?}");
             return Err(CudaError::Call { call: "choosing an algorithm of cuBLASLt".into(), why });
         };
         let mut algorithm = *first;
-        if self.tune && !capturing && found.len() > 1 {
+        if self.tune && !capturing {
             // No memory for the trial is no reason to fail.
             if let Ok(trial) = Trial::new(self, gemm)
                 && let Some(fastest) = trial.fastest(&problem, &found)?
             {
                 algorithm = fastest;
             }
+            self.known.put(text, &algorithm);
         }
         Ok(Choice { problem, algorithm })
     }
