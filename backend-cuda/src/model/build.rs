@@ -158,7 +158,7 @@ fn build_dflash<'w>(
     let (hidden_norm, norm) = (read.norm("hidden_norm")?, read.norm("norm")?);
     let source = read.source;
     let (embed, head) = (target.embed.clone(), target.head.clone());
-    Ok((Dflash { config, dtype, embed, head, fc, hidden_norm, qkv, layers, norm, ops }, source))
+    Ok((Dflash { config, dtype, comm: target.comm, embed, head, fc, hidden_norm, qkv, layers, norm, ops }, source))
 }
 
 /// # Errors

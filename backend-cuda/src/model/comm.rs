@@ -1,6 +1,7 @@
 //! The one place for what ranks exchange.
 
-use super::Shard;
+use super::pass::Pass;
+use super::{Part, Shard};
 use crate::device::{Gpu, Ptr};
 use crate::error::Result;
 
@@ -33,11 +34,16 @@ impl Comm {
         }
     }
 
-    /// Sums `len` activations at `y` over all ranks, in place.
+    /// Queues the sum over all ranks of the rows of a pass at `y`, `hidden` activations each, in place.
     ///
     /// # Errors
     /// None without partners.
-    pub fn reduce(self, _gpu: &Gpu, _y: Ptr, _len: usize) -> Result<()> {
+    pub(super) fn step(self, pass: &mut Pass<'_>, y: Ptr, hidden: usize) -> Result<()> {
+        let len = pass.len() * hidden;
+        pass.step(Part::Reduce, |gpu| self.reduce(gpu, y, len))
+    }
+
+    fn reduce(self, _gpu: &Gpu, _y: Ptr, _len: usize) -> Result<()> {
         match self {
             Self::Single | Self::Apart => Ok(()),
         }

@@ -9,7 +9,7 @@ use super::gqa::{GqaLayer, GqaOps, optional};
 use super::pass::Pass;
 use super::weight::Weight;
 use super::work::{Attend, Widths};
-use super::{Cache, Head, Part, Work, advise};
+use super::{Cache, Comm, Head, Part, Work, advise};
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
 use crate::error::{CudaError, Result};
 use crate::ops::embed::Embed;
@@ -24,6 +24,7 @@ use treeline_checkpoint::DflashConfig;
 pub struct Dflash {
     pub(super) config: DflashConfig,
     pub(super) dtype: Dtype,
+    pub(super) comm: Comm,
     pub(super) embed: Arc<Weight>,
     pub(super) head: Arc<Weight>,
     pub(super) fc: Weight,
@@ -246,7 +247,7 @@ impl Dflash {
         let mut pass = Pass::new(gpu, bucket, rows, probe);
         let (embed, lookup, rms) = (&self.embed, &self.ops.lookup, &self.ops.rms);
         pass.step(Part::Embed, |gpu| lookup.run(gpu, bucket.rows, &rows, embed.ptr(), embed.out as u32, w.x()))?;
-        let (h, y) = (w.h.ptr(), w.y.ptr());
+        let (h, y) = (w.h.ptr(), w.y());
         let norm = |weight: &Buffer<f32>, add: Ptr| NormCall {
             x: w.x(),
             add,
@@ -263,8 +264,10 @@ impl Dflash {
             pass.window = layer.window;
             pass.step(Part::AttentionNorm, |gpu| rms.run(gpu, bucket.rows, &norm(&layer.input_norm, add)))?;
             layer.attention.run(&mut pass, &self.ops.gqa, h, cache.layer(i), w.gqa_ptrs(attend), y)?;
+            self.comm.step(&mut pass, y, self.config.hidden)?;
             pass.step(Part::FfnNorm, |gpu| rms.run(gpu, bucket.rows, &norm(&layer.post_norm, y)))?;
-            layer.mlp.run(&mut pass, h, w.mlp_ptrs(), y)?;
+            layer.mlp.run(&mut pass, h, w.mlp_ptrs(), y, false)?;
+            self.comm.step(&mut pass, y, self.config.hidden)?;
             add = y;
         }
         pass.layer = self.layers.len();

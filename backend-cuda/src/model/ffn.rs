@@ -26,11 +26,14 @@ pub(super) struct MlpPtrs {
 }
 
 impl Mlp {
-    /// y = down(silu(gate(h)) · up(h)); the rows of a layer's input are zero where they are padding, and so is the result.
-    pub fn run(&self, pass: &mut Pass<'_>, h: Ptr, work: MlpPtrs, y: Ptr) -> Result<()> {
+    /// y (+)= down(silu(gate(h)) · up(h)); the rows of a layer's input are zero where they are padding, and so is the result.
+    pub fn run(&self, pass: &mut Pass<'_>, h: Ptr, work: MlpPtrs, y: Ptr, add: bool) -> Result<()> {
         let (rows, seq) = (pass.len(), pass.rows.seq);
         pass.step(Part::GateUp, |gpu| self.gate_up.apply(gpu, rows, h, work.both))?;
         pass.step(Part::Activate, |gpu| self.activate.run(gpu, rows as u32, seq, work.both, work.inner))?;
-        pass.step(Part::MlpDown, |gpu| self.down.apply(gpu, rows, work.inner, y))
+        pass.step(Part::MlpDown, |gpu| match add {
+            true => self.down.add(gpu, rows, work.inner, y),
+            false => self.down.apply(gpu, rows, work.inner, y),
+        })
     }
 }

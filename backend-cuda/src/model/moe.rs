@@ -53,10 +53,8 @@ pub(super) struct MoePtrs {
     pub distinct: Ptr,
     /// For the shared experts.
     pub mlp: MlpPtrs,
-    /// Routed sum, act \[rows\]\[hidden\].
+    /// Sum of all experts, act \[rows\]\[hidden\].
     pub y: Ptr,
-    /// Sum of the shared experts, act \[rows\]\[hidden\].
-    pub y2: Ptr,
 }
 
 impl MoeConfig {
@@ -136,7 +134,7 @@ impl MoeLayer {
         Ok(Self { gate, bias, experts, shared })
     }
 
-    /// y and y2 = the mixture of the normed rows h, this rank's part of the sum.
+    /// y = the mixture of the normed rows h, this rank's part of the sum.
     pub fn run(&self, pass: &mut Pass<'_>, ops: &MoeOps, h: Ptr, w: MoePtrs) -> Result<()> {
         let (rows, at, bucket) = (pass.len(), pass.rows, pass.bucket);
         pass.step(Part::Score, |gpu| self.gate.apply_f32(gpu, rows, h, w.scores))?;
@@ -154,7 +152,8 @@ impl MoeLayer {
             ops.experts.run(gpu, bucket, &ExpertsArgs { rows: at, h, ids, weights, dispatch, out: w.y }, &self.experts)
         })?;
         match &self.shared {
-            Some(shared) => shared.run(pass, h, w.mlp, w.y2),
+            // Into the routed sum, so that ranks have one sum to share.
+            Some(shared) => shared.run(pass, h, w.mlp, w.y, true),
             None => Ok(()),
         }
     }
@@ -162,11 +161,6 @@ impl MoeLayer {
     /// Width of the shared experts.
     pub fn inner(&self) -> usize {
         self.shared.as_ref().map_or(0, |mlp| mlp.down.inp)
-    }
-
-    /// Whether [`MoePtrs::y2`] is written.
-    pub fn has_shared(&self) -> bool {
-        self.shared.is_some()
     }
 }
 

@@ -33,7 +33,6 @@ pub struct Target {
 #[derive(Clone, Copy, Default)]
 struct Pending {
     y: Ptr,
-    y2: Ptr,
     bias: Ptr,
     tap: Option<usize>,
 }
@@ -155,7 +154,7 @@ impl Target {
         pass.step(Part::Embed, |gpu| {
             self.ops.embed.run(gpu, bucket.rows, &rows, embed.ptr(), embed.out as u32, work.x())
         })?;
-        let (h, y, y2) = (work.h.ptr(), work.y.ptr(), work.y2.ptr());
+        let (h, y) = (work.h.ptr(), work.y());
         let mut pending = Pending::default();
         let mut moe = 0;
         for (i, layer) in self.layers.iter().enumerate() {
@@ -174,25 +173,21 @@ impl Target {
                 }
                 _ => return Err(CudaError::Model("these buffers were made for another model".into())),
             };
-            self.reduce(&mut pass, y)?;
-            pending = Pending { y, y2: Ptr::NULL, bias, tap: None };
+            self.comm.step(&mut pass, y, self.config.hidden)?;
+            pending = Pending { y, bias, tap: None };
             self.norm(&mut pass, Part::FfnNorm, work, &layer.post_norm, pending)?;
             pending = Pending { y, tap: work.tap_column(i), ..Pending::default() };
             match (&layer.ffn, &work.moe) {
-                (FfnLayer::Dense(mlp), _) => mlp.run(&mut pass, h, work.mlp_ptrs(), y)?,
+                (FfnLayer::Dense(mlp), _) => mlp.run(&mut pass, h, work.mlp_ptrs(), y, false)?,
                 (FfnLayer::Moe(layer), Some(ops)) => {
                     layer.run(&mut pass, ops, h, work.moe_ptrs(moe))?;
                     moe += 1;
-                    if layer.has_shared() {
-                        self.reduce(&mut pass, y2)?;
-                        pending.y2 = y2;
-                    }
                 }
                 (FfnLayer::Moe(_), None) => {
                     return Err(CudaError::Model("these buffers were made for another model".into()));
                 }
             }
-            self.reduce(&mut pass, y)?;
+            self.comm.step(&mut pass, y, self.config.hidden)?;
         }
         pass.layer = self.layers.len();
         self.finish(&mut pass, work, pending, head)
@@ -227,7 +222,7 @@ impl Target {
         NormCall {
             x: work.x(),
             add: add.y,
-            add2: add.y2,
+            add2: Ptr::NULL,
             bias: add.bias,
             weight: weight.ptr(),
             eps: self.config.rms_eps as f32,
@@ -239,10 +234,5 @@ impl Target {
             index: Ptr::NULL,
             seq: pass.rows.seq,
         }
-    }
-
-    fn reduce(&self, pass: &mut Pass<'_>, y: Ptr) -> Result<()> {
-        let (comm, len) = (self.comm, pass.len() * self.config.hidden);
-        pass.step(Part::Reduce, |gpu| comm.reduce(gpu, y, len))
     }
 }

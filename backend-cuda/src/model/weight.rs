@@ -33,15 +33,20 @@ impl Weight {
 
     /// y = x · wᵀ for `rows` rows without gaps, y in the type of x.
     pub fn apply(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr) -> Result<()> {
-        self.product(gpu, rows, x, y, self.dtype)
+        self.product(gpu, rows, x, y, self.dtype, false)
+    }
+
+    /// y += x · wᵀ.
+    pub fn add(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr) -> Result<()> {
+        self.product(gpu, rows, x, y, self.dtype, true)
     }
 
     /// The same with y in f32.
     pub fn apply_f32(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr) -> Result<()> {
-        self.product(gpu, rows, x, y, Dtype::F32)
+        self.product(gpu, rows, x, y, Dtype::F32, false)
     }
 
-    fn product(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr, dtype: Dtype) -> Result<()> {
+    fn product(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr, dtype: Dtype, add: bool) -> Result<()> {
         gpu.gemm(&Gemm {
             rows,
             outputs: self.out,
@@ -50,7 +55,7 @@ impl Weight {
             x: Matrix::new(x, self.inp, self.dtype),
             w: Matrix::new(self.ptr(), self.inp, self.dtype),
             y: Matrix::new(y, self.out, dtype),
-            add: false,
+            add,
         })
     }
 }

@@ -55,7 +55,6 @@ pub struct Work {
     pub(super) x: Buffer<f32>,
     pub(super) h: Buffer<u8>,
     pub(super) y: Buffer<u8>,
-    pub(super) y2: Buffer<u8>,
     down: Buffer<u8>,
     low: Buffer<u8>,
     q: Buffer<u8>,
@@ -104,7 +103,6 @@ impl Work {
             x: wide("the residual stream", w.hidden)?,
             h: act(w.hidden)?,
             y: act(w.hidden)?,
-            y2: act(w.hidden)?,
             down: act(w.down)?,
             low: act(w.low)?,
             q: act(w.q)?,
@@ -136,6 +134,13 @@ impl Work {
     #[must_use]
     pub fn x(&self) -> Ptr {
         self.x.ptr()
+    }
+
+    /// Output of the part of a layer that ran last, \[rows\]\[hidden\] in the type of activations: at
+    /// [`super::Part::Reduce`] what is summed over ranks.
+    #[must_use]
+    pub fn y(&self) -> Ptr {
+        self.y.ptr()
     }
 
     /// Logits of the rows that went through the head, f32 \[rows\]\[logits width of the model\].
@@ -187,7 +192,6 @@ impl Work {
             distinct: self.experts.at(moe),
             mlp: self.mlp_ptrs(),
             y: self.y.ptr(),
-            y2: self.y2.ptr(),
         }
     }
 
