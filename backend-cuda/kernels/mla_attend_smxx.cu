@@ -1,0 +1,273 @@
+// Latent attention in bf16 by mma.sync: the form that runs on every architecture.
+//
+// A block holds TILE (row, head) pairs: their queries in shared memory, their output (TILE x KV_LORA, f32) in registers, spread
+// over 8 warps by columns. Keys come in chunks of 64 rows, two chunks in flight; a chunk is read from memory once and used as keys
+// (by rows) and as values (transposed by ldmatrix). Weights go to the rotary part of the same chunk, which is not needed after
+// the scores. Defines: HEADS, KV_LORA, ROPE, TILE (16, 32 or 64), ACT_BF16.
+#include "mla_split.cuh"
+
+#define THREADS 256
+#define WARPS 8
+#define ROW_WARPS (TILE / 16)        // warps beside each other along the rows of the scores
+#define KEY_WARPS (WARPS / ROW_WARPS) // and along the keys
+#define KEY_TILES (KEYS / KEY_WARPS / 8)
+#define PANELS ((DIM + 63) / 64) // a panel is 64 columns of all rows: rows of 128 bytes, swizzled
+#define PIECES ((DIM + 31) / 32 * 4) // pieces of 8 numbers that products read; those behind DIM are zero
+#define COLUMNS (KV_LORA / WARPS)
+#define QUERY_BYTES (PANELS * TILE * 128)
+#define CHUNK_BYTES (PANELS * KEYS * 128)
+#define WEIGHT_PANEL (KV_LORA / 64)
+static_assert(KV_LORA % 128 == 0 && DIM % 8 == 0 && PANELS > WEIGHT_PANEL, "shape");
+static_assert(COLUMNS % 16 == 0, "shape");
+
+// Offset of a piece. Eight rows at the same piece lie in different banks.
+TL_DEVICE u32 piece_at(u32 rows, u32 row, u32 piece) { return (piece / 8 * rows + row) * 128 + ((piece ^ row) & 7) * 16; }
+
+// Queues the copy of `ROWS` rows; those from `valid` on become zero.
+template <int ROWS> TL_DEVICE void copy_rows(u8 *to, const act *from, u32 valid) {
+    u32 column = threadIdx.x % 8, row = threadIdx.x / 8;
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++) {
+        u32 piece = panel * 8 + column;
+#pragma unroll
+        for (int r = 0; r < ROWS; r += THREADS / 8) {
+            if (piece < PIECES && r + row < ROWS) {
+                bool real = r + row < valid && piece * 8 < DIM;
+                cp_async16_zfill(to + piece_at(ROWS, r + row, piece), from + (u64)(r + row) * DIM + piece * 8, real);
+            }
+        }
+    }
+}
+
+// Scores of this warp's 16 rows and KEY_TILES x 8 keys.
+TL_DEVICE void multiply_keys(float (&s)[KEY_TILES][4], const u8 *query, const u8 *chunk, u32 row0, u32 key0) {
+    u32 lane = threadIdx.x % 32;
+    // Even and odd products have sums of their own: chains of half the length.
+    float odd[KEY_TILES][4];
+#pragma unroll
+    for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[j][e] = odd[j][e] = 0.0f;
+    }
+#pragma unroll
+    for (int k = 0; k < PIECES / 4; k++) {
+        u32 a[4], c[4];
+        ldmatrix_x4(a, query + piece_at(TILE, row0 + lane % 16, k * 4 + lane / 16));
+        ldmatrix_x4(c, query + piece_at(TILE, row0 + lane % 16, k * 4 + 2 + lane / 16));
+#pragma unroll
+        for (int j = 0; j < KEY_TILES; j++) {
+            u32 b[4];
+            ldmatrix_x4(b, chunk + piece_at(KEYS, key0 + j * 8 + lane % 8, k * 4 + lane / 8));
+            mma_bf16_16816(s[j], a, b[0], b[1]);
+            mma_bf16_16816(odd[j], c, b[2], b[3]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[j][e] += odd[j][e];
+    }
+}
+
+// out += weights x values for this warp's columns.
+TL_DEVICE void multiply_values(float (&out)[ROW_WARPS][COLUMNS / 8][4], const u8 *chunk, u32 column) {
+    u32 lane = threadIdx.x % 32;
+    const u8 *weights = chunk + WEIGHT_PANEL * KEYS * 128;
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        u32 a[ROW_WARPS][4];
+#pragma unroll
+        for (int m = 0; m < ROW_WARPS; m++) {
+            ldmatrix_x4(a[m], weights + piece_at(KEYS, m * 16 + lane % 16, k * 2 + lane / 16));
+        }
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 16; n++) {
+            u32 b[4];
+            ldmatrix_x4_trans(b, chunk + piece_at(KEYS, k * 16 + lane % 16, column / 8 + n * 2 + lane / 16));
+#pragma unroll
+            for (int m = 0; m < ROW_WARPS; m++) {
+                mma_bf16_16816(out[m][2 * n], a[m], b[0], b[1]);
+                mma_bf16_16816(out[m][2 * n + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+}
+
+TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
+    TL_SHARED(shared);
+    u8 *query = shared, *stage = shared + QUERY_BYTES;
+    float *top = (float *)(stage + 2 * CHUNK_BYTES); // [KEY_WARPS][TILE]
+    float *rescale = top + KEY_WARPS * TILE;         // [TILE]
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u32 row0 = warp % ROW_WARPS * 16, key_warp = warp / ROW_WARPS, key0 = key_warp * KEY_TILES * 8;
+    u32 column = warp * COLUMNS;
+
+    griddep_wait();
+    u32 before, total = mla_total(p.rows, p.seqs, p.window, 0, before);
+    u32 blocks = min(p.blocks, total);
+    if (blockIdx.x >= blocks) return;
+    u32 unit = mla_begin(total, blockIdx.x, blocks), end = mla_begin(total, blockIdx.x + 1, blocks);
+    while (unit < end) {
+        u32 seq = mla_find(p.rows, p.seqs, p.window, unit, before);
+        MlaSpan span = mla_span(p.rows, seq, p.window);
+        u32 tile = (unit - before) / span.chunks, chunk = (unit - before) % span.chunks;
+        u32 count = min(span.chunks - chunk, end - unit), begin = p.rows.seq_begin[seq];
+        u64 pair0 = (u64)begin * HEADS + tile * TILE;
+        u32 valid = min(span.rows * HEADS - tile * TILE, (u32)TILE);
+        u32 first_key = span.from + chunk * KEYS;
+        const act *keys = p.cache + ((u64)p.rows.seq_kv[seq] + first_key) * DIM;
+        u32 left = span.keys - first_key;
+
+        copy_rows<TILE>(query, p.q + pair0 * DIM, valid);
+        copy_rows<KEYS>(stage, keys, left);
+        cp_async_commit();
+
+        // The two rows that this lane has of the scores.
+        u32 pass_row[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            pass_row[h] = begin + min((tile * TILE + row0 + lane / 4 + h * 8) / HEADS, span.rows - 1);
+        }
+        float most[2] = {NEVER, NEVER}, sum[2] = {0.0f, 0.0f};
+        float out[ROW_WARPS][COLUMNS / 8][4];
+#pragma unroll
+        for (int m = 0; m < ROW_WARPS; m++) {
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 8; n++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) out[m][n][e] = 0.0f;
+            }
+        }
+
+        for (u32 i = 0; i < count; i++) {
+            u8 *here = stage + (i & 1) * CHUNK_BYTES;
+            cp_async_wait<0>();
+            __syncthreads(); // the chunk is there, and everyone has done with the one before
+            if (i + 1 < count) {
+                copy_rows<KEYS>(stage + (~i & 1) * CHUNK_BYTES, keys + (u64)(i + 1) * KEYS * DIM, left - (i + 1) * KEYS);
+                cp_async_commit();
+            }
+            float s[KEY_TILES][4];
+            multiply_keys(s, query, here, row0, key0);
+            u32 key = first_key + i * KEYS;
+            bool edge = key + KEYS > span.start || p.window != 0; // some row may not see some key
+            if (edge) {
+#pragma unroll
+                for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) {
+                        u32 k = key + key0 + j * 8 + lane % 4 * 2 + e % 2;
+                        if (!mla_sees(p, span, begin, pass_row[e / 2], k)) s[j][e] = NEVER;
+                    }
+                }
+            }
+            float high[2] = {NEVER, NEVER};
+#pragma unroll
+            for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) high[e / 2] = fmaxf(high[e / 2], s[j][e]);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 1));
+                high[h] = fmaxf(high[h], __shfl_xor_sync(0xffffffffu, high[h], 2));
+                if (lane % 4 == 0) top[key_warp * TILE + row0 + lane / 4 + h * 8] = high[h];
+            }
+            __syncthreads(); // scores are done: the rotary part of the chunk is free
+            if (edge) {
+                for (u32 t = threadIdx.x; t < KEYS * KV_LORA / 8; t += THREADS) {
+                    uint4 *at = (uint4 *)(here + t * 16);
+                    uint4 v = *at;
+                    v.x = finite_bf16x2(v.x), v.y = finite_bf16x2(v.y);
+                    v.z = finite_bf16x2(v.z), v.w = finite_bf16x2(v.w);
+                    *at = v;
+                }
+            }
+            float base[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float now = most[h];
+#pragma unroll
+                for (int w = 0; w < KEY_WARPS; w++) now = fmaxf(now, top[w * TILE + row0 + lane / 4 + h * 8]);
+                // A row that has seen no key yet: its scores are all -inf, and -inf - 0 stays so.
+                base[h] = now == NEVER ? 0.0f : now * LOG2E;
+                float factor = exp2_approx(most[h] * LOG2E - base[h]);
+                sum[h] *= factor;
+                most[h] = now;
+                if (key_warp == 0 && lane % 4 == 0) rescale[row0 + lane / 4 + h * 8] = factor;
+            }
+#pragma unroll
+            for (int j = 0; j < KEY_TILES; j++) {
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    u32 w = pack_bf16x2(exp2_approx(s[j][2 * h] * LOG2E - base[h]),
+                                        exp2_approx(s[j][2 * h + 1] * LOG2E - base[h]));
+                    // The sum of what is multiplied, so that rounding cancels.
+                    sum[h] += bf16_lo(w) + bf16_hi(w);
+                    u32 row = row0 + lane / 4 + h * 8;
+                    u8 *weights = here + WEIGHT_PANEL * KEYS * 128;
+                    *(u32 *)(weights + piece_at(KEYS, row, key0 / 8 + j) + lane % 4 * 4) = w;
+                }
+            }
+            __syncthreads();
+#pragma unroll
+            for (int m = 0; m < ROW_WARPS; m++) {
+                float up = rescale[m * 16 + lane / 4], down = rescale[m * 16 + lane / 4 + 8];
+#pragma unroll
+                for (int n = 0; n < COLUMNS / 8; n++) {
+                    out[m][n][0] *= up, out[m][n][1] *= up;
+                    out[m][n][2] *= down, out[m][n][3] *= down;
+                }
+            }
+            multiply_values(out, here, column);
+        }
+
+        // Sums of a row: over the lanes of a quad, then over the warps along the keys.
+        __syncthreads();
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 1);
+            sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
+            if (lane % 4 == 0) top[key_warp * TILE + row0 + lane / 4 + h * 8] = sum[h];
+        }
+        bool whole = count == span.chunks;
+        u32 slot = mla_slot(blockIdx.x, chunk == 0);
+        __syncthreads();
+        if (!whole && key_warp == 0 && lane % 4 == 0) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32 row = row0 + lane / 4 + h * 8;
+                float norm = 0.0f;
+                for (u32 w = 0; w < KEY_WARPS; w++) norm += top[w * TILE + row];
+                if (row < valid) p.part_norm[(u64)slot * TILE + row] = float2{most[h] * LOG2E, norm};
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < ROW_WARPS; m++) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32 row = m * 16 + lane / 4 + h * 8;
+                if (row >= valid) continue;
+                u32 to = column + lane % 4 * 2;
+                if (whole) {
+                    float norm = 0.0f;
+                    for (u32 w = 0; w < KEY_WARPS; w++) norm += top[w * TILE + row];
+                    float scale = norm == 0.0f ? 0.0f : 1.0f / norm;
+                    act *at = p.out + (pair0 + row) * KV_LORA + to;
+#pragma unroll
+                    for (int n = 0; n < COLUMNS / 8; n++) {
+                        *(u32 *)(at + n * 8) = pack_bf16x2(out[m][n][2 * h] * scale, out[m][n][2 * h + 1] * scale);
+                    }
+                } else {
+                    float *at = p.part + ((u64)slot * TILE + row) * KV_LORA + to;
+#pragma unroll
+                    for (int n = 0; n < COLUMNS / 8; n++) {
+                        *(float2 *)(at + n * 8) = float2{out[m][n][2 * h], out[m][n][2 * h + 1]};
+                    }
+                }
+            }
+        }
+        unit += count;
+        __syncthreads(); // shared memory is free for the next tile
+    }
+}

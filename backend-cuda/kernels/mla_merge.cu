@@ -1,0 +1,98 @@
+// Joins the partial results of tiles that several blocks of latent attention shared, and clears padded rows.
+//
+// Grid: ((row, head) pairs, groups of columns). Defines: HEADS, KV_LORA, ROPE, TILE, PARTS (most blocks of the attention).
+#include "mla_split.cuh"
+
+#define THREADS 256
+#define AHEAD 10 // parts that a thread reads before it waits for the first
+
+TL_DEVICE void write4(act *out, float4 v) {
+#ifdef ACT_BF16
+    uint2 words = {pack_bf16x2(v.x, v.y), pack_bf16x2(v.z, v.w)};
+    stg64(out, words);
+#else
+    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+#endif
+}
+
+TL_KERNEL(mla_merge, MlaArgs, THREADS) {
+    __shared__ float weight[PARTS];
+    __shared__ float4 sums[THREADS];
+    u32 row = blockIdx.x / HEADS, head = blockIdx.x % HEADS, t = threadIdx.x, lane = t % 32;
+    u32 group = t / p.lanes, groups = THREADS / p.lanes, column = (blockIdx.y * p.lanes + t % p.lanes) * 4;
+    act *out = p.out + (u64)blockIdx.x * KV_LORA + column;
+    griddep_wait();
+    i32 seq = p.rows.seq[row];
+    if (seq < 0) {
+        if (group == 0) write4(out, float4{0.0f, 0.0f, 0.0f, 0.0f});
+        return;
+    }
+    u32 before, total = mla_total(p.rows, p.seqs, p.window, (u32)seq, before);
+    u32 blocks = min(p.blocks, total);
+    MlaSpan span = mla_span(p.rows, (u32)seq, p.window);
+    u32 pair = p.rows.offset[row] * HEADS + head, tile = pair / TILE, at = pair % TILE;
+    u32 unit = before + tile * span.chunks;
+    u32 first = mla_owner(total, unit, blocks), last = mla_owner(total, unit + span.chunks - 1, blocks);
+    if (first == last) return; // that block wrote the output
+    u32 parts = last - first + 1;
+    const float *part = p.part + (u64)at * KV_LORA + column;
+
+    float4 values[AHEAD];
+#pragma unroll
+    for (u32 i = 0; i < AHEAD; i++) {
+        u32 index = group + i * groups;
+        if (index < parts) {
+            values[i] = *(const float4 *)(part + (u64)mla_slot(first + index, index == 0) * TILE * KV_LORA);
+        }
+    }
+    // Every warp finds the same largest score and sum; the first writes the weights.
+    float most = NEVER, sum = 0.0f;
+    for (u32 i = lane; i < parts; i += 32) {
+        float top = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at].x;
+        most = top > most || top != top ? top : most;
+    }
+#pragma unroll
+    for (int with = 16; with > 0; with /= 2) {
+        float other = __shfl_xor_sync(0xffffffffu, most, with);
+        most = other > most || other != other ? other : most;
+    }
+    for (u32 i = lane; i < parts; i += 32) {
+        float2 norm = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at];
+        float w = norm.x == NEVER ? 0.0f : exp2f(norm.x - most);
+        sum += w * norm.y;
+        if (t < 32) weight[i] = w;
+    }
+#pragma unroll
+    for (int with = 16; with > 0; with /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, with);
+    __syncthreads();
+    float4 acc = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (u32 base = group; base < parts; base += AHEAD * groups) {
+        if (base != group) {
+#pragma unroll
+            for (u32 i = 0; i < AHEAD; i++) {
+                u32 index = base + i * groups;
+                if (index < parts) {
+                    values[i] = *(const float4 *)(part + (u64)mla_slot(first + index, false) * TILE * KV_LORA);
+                }
+            }
+        }
+#pragma unroll
+        for (u32 i = 0; i < AHEAD; i++) {
+            u32 index = base + i * groups;
+            float w = index < parts ? weight[index] : 0.0f;
+            if (w != 0.0f) {
+                acc.x += w * values[i].x, acc.y += w * values[i].y;
+                acc.z += w * values[i].z, acc.w += w * values[i].w;
+            }
+        }
+    }
+    sums[t] = acc;
+    __syncthreads();
+    if (group != 0) return;
+    for (u32 g = 1; g < groups; g++) {
+        float4 other = sums[g * p.lanes + t];
+        acc.x += other.x, acc.y += other.y, acc.z += other.z, acc.w += other.w;
+    }
+    float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    write4(out, float4{acc.x * scale, acc.y * scale, acc.z * scale, acc.w * scale});
+}

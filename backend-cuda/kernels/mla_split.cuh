@@ -1,0 +1,129 @@
+// How the work of latent attention is shared among blocks.
+//
+// A tile is TILE consecutive (row, head) pairs of one sequence, row-major: they see the same past, so that each key is read once
+// for all of them. A unit is one tile against KEYS keys. All units of a pass lie in one order (sequence, tile, keys), and block b
+// of B takes those in [U b / B, U (b + 1) / B): every block has the same work whatever the batch looks like, and the launch does
+// not depend on it. A tile that several blocks share is joined from their partial results by `mla_merge`.
+#pragma once
+#include "ptx.cuh"
+#include "rows.cuh"
+
+#define DIM (KV_LORA + ROPE)
+#define KEYS 64
+#define NEVER __int_as_float(0xff800000) // the score of a key that is not seen
+#define LOG2E 1.4426950408889634f
+
+// What the forms have in common.
+struct MlaArgs {
+    Rows rows;
+    const act *q;      // [rows][HEADS][DIM], scaled
+    const act *cache;  // [cache rows][DIM]
+    act *out;          // [rows][HEADS][KV_LORA]
+    float *part;       // [2 blocks][TILE][KV_LORA] sums of weight x value, not divided
+    float2 *part_norm; // [2 blocks][TILE] largest score (base 2), sum of weights
+    u32 seqs;
+    u32 window;        // keys at a position <= own - window are not seen; 0 = no window
+    u32 blocks;        // of the attention kernel
+    u32 lanes;         // of the merge: threads that share a (row, head) pair, 4 columns each
+};
+
+// The tiles of one sequence.
+struct MlaSpan {
+    u32 rows;   // of the pass
+    u32 start;  // committed tokens
+    u32 from;   // first key that any row sees
+    u32 keys;   // one behind the last key
+    u32 tiles;
+    u32 chunks; // of KEYS keys; a chunk and a tile make a unit
+};
+
+TL_DEVICE MlaSpan mla_span(const Rows &rows, u32 seq, u32 window) {
+    MlaSpan s;
+    s.rows = rows.seq_rows[seq];
+    s.start = rows.seq_start[seq];
+    // No row lies before `start`.
+    s.from = window != 0 && s.start + 1 > window ? s.start + 1 - window : 0;
+    s.keys = s.start + s.rows;
+    s.tiles = (s.rows * HEADS + TILE - 1) / TILE;
+    s.chunks = (s.keys - s.from + KEYS - 1) / KEYS;
+    return s;
+}
+
+TL_DEVICE u32 mla_units(const Rows &rows, u32 seq, u32 seqs, u32 window) {
+    if (seq >= seqs) return 0;
+    MlaSpan s = mla_span(rows, seq, window);
+    return s.tiles * s.chunks;
+}
+
+TL_DEVICE u32 warp_sum(u32 x) {
+#pragma unroll
+    for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(0xffffffffu, x, with);
+    return x;
+}
+
+// Units of all sequences, and of those before `seq`. For whole warps; the same in all lanes.
+TL_DEVICE u32 mla_total(const Rows &rows, u32 seqs, u32 window, u32 seq, u32 &before) {
+    if (seqs == 1) {
+        before = 0;
+        return mla_units(rows, 0, 1, window);
+    }
+    u32 total = 0, earlier = 0;
+    for (u32 s = threadIdx.x % 32; s < seqs; s += 32) {
+        u32 units = mla_units(rows, s, seqs, window);
+        total += units;
+        if (s < seq) earlier += units;
+    }
+    before = warp_sum(earlier);
+    return warp_sum(total);
+}
+
+// The sequence that unit `unit` belongs to, and the units before that sequence. For whole warps.
+TL_DEVICE u32 mla_find(const Rows &rows, u32 seqs, u32 window, u32 unit, u32 &before) {
+    before = 0;
+    if (seqs == 1) return 0;
+    u32 lane = threadIdx.x % 32;
+    for (u32 base = 0; base < seqs; base += 32) {
+        u32 units = mla_units(rows, base + lane, seqs, window), sum = units;
+#pragma unroll
+        for (int by = 1; by < 32; by *= 2) {
+            u32 left = __shfl_up_sync(0xffffffffu, sum, by);
+            if (lane >= by) sum += left;
+        }
+        u32 hit = __ballot_sync(0xffffffffu, before + sum > unit);
+        if (hit) {
+            int owner = __ffs(hit) - 1;
+            before += __shfl_sync(0xffffffffu, sum - units, owner);
+            return base + owner;
+        }
+        before += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    return 0;
+}
+
+// First unit of block `block`.
+TL_DEVICE u32 mla_begin(u32 total, u32 block, u32 blocks) { return (u32)((u64)total * block / blocks); }
+
+// The block that has unit `unit`.
+TL_DEVICE u32 mla_owner(u32 total, u32 unit, u32 blocks) { return (u32)(((u64)(unit + 1) * blocks - 1) / total); }
+
+// Where a block leaves its part of a tile: one place for a tile that an earlier block began, one for a tile it began itself.
+TL_DEVICE u32 mla_slot(u32 block, bool begins) { return 2 * block + (begins ? 1 : 0); }
+
+// Whether row `row` of the pass sees key `key`.
+TL_DEVICE bool mla_sees(const MlaArgs &p, const MlaSpan &s, u32 begin, u32 row, u32 key) {
+    if (key >= s.keys) return false;
+    u32 position = key;
+    if (key >= s.start) {
+        u32 j = key - s.start;
+        if (!(p.rows.mask[(u64)row * MASK_WORDS + j / 32] >> (j % 32) & 1)) return false;
+        position = p.rows.position[begin + j];
+    }
+    return p.window == 0 || (u64)position + p.window > p.rows.position[row];
+}
+
+// Both halves with what is infinite or NaN made zero. A value that no row of a tile sees has weight 0, and 0 times it must be 0.
+TL_DEVICE u32 finite_bf16x2(u32 x) {
+    u32 low = (x & 0x7f80u) == 0x7f80u ? 0 : x & 0xffffu;
+    u32 high = (x & 0x7f800000u) == 0x7f800000u ? 0 : x & 0xffff0000u;
+    return low | high;
+}
