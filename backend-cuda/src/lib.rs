@@ -10,6 +10,7 @@ mod ffi;
 pub mod kernels;
 pub mod model;
 pub mod ops;
+pub mod probe;
 #[doc(hidden)]
 pub mod testing;
 

@@ -5,6 +5,7 @@
 use bytemuck::{Pod, Zeroable};
 use std::process::Command;
 use treeline_cuda::device::{Buffer, Gpu, Kernel, KernelArgs, Launch, Ptr};
+use treeline_cuda::probe::{Meter, probe};
 use treeline_cuda::testing::{Numbers, gpus, real};
 use treeline_cuda::{CudaError, Result};
 
@@ -288,4 +289,18 @@ fn a_fault_of_a_kernel_is_named() {
     let launch = Launch { grid: [1, 1, 1], block: 32, shared: 1024 };
     let error = gpu.launch(&kernel, launch, &bad).and_then(|()| gpu.sync()).unwrap_err();
     eprintln!("fault: {error}");
+}
+
+#[test]
+fn power_energy_and_clocks_are_read() {
+    let Some(gpu) = real() else { return };
+    let meter = Meter::open(0).unwrap();
+    let (watts, before, clocks) = (meter.watts().unwrap(), meter.joules().unwrap(), meter.clocks_mhz().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let joules = meter.joules().unwrap() - before;
+    assert!(watts > 10.0 && joules > 0.0 && clocks.0 > 0 && clocks.1 > 0, "{watts} W, {joules} J, {clocks:?} MHz");
+    eprintln!("{}: {watts} W, {joules} J in 0.3 s, {clocks:?} MHz", gpu.info().name);
+    let probe = probe();
+    assert!(probe.missing.is_empty() && probe.gpus[0].free.is_some(), "{probe:?}");
+    eprintln!("{probe:?}");
 }

@@ -12,6 +12,7 @@ mod graph;
 
 pub use backend::{Arch, DeviceInfo};
 pub use buffer::{Buffer, Pinned, Ptr};
+pub(crate) use cuda::info as describe;
 pub use cuda::{Cubin, Resources, cache_folder, cubin};
 pub use gemm::{Dtype, Gemm, Matrix};
 pub use graph::{Event, Graph};

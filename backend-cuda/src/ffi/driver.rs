@@ -75,7 +75,6 @@ pub(crate) fn words(code: CUresult) -> String {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Device {
     pub handle: sys::CUdevice,
-    pub ordinal: usize,
 }
 
 impl Device {
@@ -102,7 +101,7 @@ impl Device {
         let mut handle = 0;
         // SAFETY: writes one integer.
         check(unsafe { sys::cuDeviceGet(&raw mut handle, ordinal as i32) }, "opening the GPU")?;
-        Ok(Self { handle, ordinal })
+        Ok(Self { handle })
     }
 
     /// Its name.
@@ -138,6 +137,18 @@ impl Device {
         let code = unsafe { sys::cuDeviceGetAttribute(&raw mut value, attribute, self.handle) };
         check(code, "asking for a property of the GPU")?;
         Ok(value)
+    }
+
+    /// Its address on the bus, by which other libraries know it.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn bus(self) -> Result<String> {
+        let mut bytes = [0u8; 32];
+        // SAFETY: writes at most the given number of bytes, terminated.
+        let code = unsafe { sys::cuDeviceGetPCIBusId(bytes.as_mut_ptr().cast(), bytes.len() as i32, self.handle) };
+        check(code, "asking for the GPU's address")?;
+        Ok(CStr::from_bytes_until_nul(&bytes).map(|s| s.to_string_lossy().into_owned()).unwrap_or_default())
     }
 
     /// Its compute capability.

@@ -5,5 +5,6 @@ pub(crate) mod context;
 pub(crate) mod driver;
 pub(crate) mod find;
 pub(crate) mod module;
+pub(crate) mod nvml;
 pub(crate) mod nvrtc;
 pub(crate) mod stream;

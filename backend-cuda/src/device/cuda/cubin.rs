@@ -236,4 +236,54 @@ mod tests {
         assert!(names.contains(&"rows.cuh") && names.contains(&"treeline.cuh"), "{names:?}");
         assert!(names.iter().all(|n| !n.starts_with(EMULATOR)) && !names.contains(&"nowhere.cuh"), "{names:?}");
     }
+
+    /// What `compile` gives; `None`, said aloud, without NVRTC.
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    fn compiled(source: &str, cache: Option<&Path>) -> Option<Result<Cubin>> {
+        match compile("t.cu", source, &[("N", 64)], Arch::Sm90a, cache) {
+            Err(e @ CudaError::Missing { .. }) => {
+                assert!(std::env::var_os("REQUIRE_NVRTC").is_none_or(|v| v != "1"), "REQUIRE_NVRTC=1, but: {e}");
+                eprintln!("skipped: {e}");
+                None
+            }
+            other => Some(other),
+        }
+    }
+
+    #[test]
+    fn spills_are_seen_and_errors_name_the_line() {
+        // More live numbers than the registers that two blocks of 1024 threads leave to each.
+        let hungry = "extern \"C\" __global__ void __launch_bounds__(1024, 2) hungry(float *p) {\n\
+            float a[N]; for (int i = 0; i < N; i++) a[i] = p[i * N + threadIdx.x];\n\
+            for (int r = 0; r < 9; r++) for (int i = 0; i < N; i++) a[i] = a[i] * a[(i + 1) % N] + a[(i * 7 + 3) % N];\n\
+            for (int i = 0; i < N; i++) p[i * N + threadIdx.x] = a[i]; }";
+        let Some(cubin) = compiled(hungry, None) else { return };
+        let found = cubin.unwrap().resources();
+        assert!(found[0].spill_stores > 0 && found[0].spill_loads > 0 && found[0].stack > 0, "{found:?}");
+        let wrong = compiled("\n\nint x = y;\n", None).unwrap().unwrap_err().to_string();
+        assert!(wrong.contains("t.cu(3)") && wrong.contains("\"y\"") && wrong.contains("sm_90a"), "{wrong}");
+    }
+
+    #[test]
+    fn the_cache_is_used_and_a_folder_that_cannot_be_written_is_no_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = "extern \"C\" __global__ void k(int *p) { *p = N; }";
+        let Some(first) = compiled(source, Some(folder.path())) else { return };
+        let first = first.unwrap();
+        let entries = || std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>();
+        let [entry] = &entries()[..] else { panic!("{:?}", entries()) };
+        // An entry is trusted: a mark put into it comes back.
+        let marked = Cubin { log: "marked".into(), ..first.clone() };
+        write(entry, &marked).unwrap();
+        assert_eq!(compiled(source, Some(folder.path())).unwrap().unwrap().log, "marked");
+        // A damaged one is not.
+        std::fs::write(entry, b"garbage").unwrap();
+        assert_eq!(compiled(source, Some(folder.path())).unwrap().unwrap().image, first.image);
+        // Another text is another entry.
+        compiled(&source.replace("= N", "= N + 1"), Some(folder.path())).unwrap().unwrap();
+        assert_eq!(entries().len(), 2);
+        let file = folder.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        assert_eq!(compiled(source, Some(&file)).unwrap().unwrap().image, first.image);
+    }
 }
