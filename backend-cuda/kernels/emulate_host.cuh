@@ -122,10 +122,11 @@ extern "C" __attribute__((visibility("hidden"))) unsigned char __start_tl_shared
 namespace tl {
 
 // Ends the launch with a message; the fibers are abandoned.
-[[noreturn]] static void stop(const char *message) {
-    const Fiber *f = cur;
-    snprintf(launch->error, launch->error_bytes, "block (%u, %u, %u) thread %u: %s", blockIdx.x, blockIdx.y, blockIdx.z,
-             f ? f->thread : 0, message);
+[[noreturn]] static void stop(const char *message, bool of_thread = true) {
+    char thread[32] = "";
+    if (of_thread) snprintf(thread, sizeof thread, " thread %u", cur->thread);
+    snprintf(launch->error, launch->error_bytes, "block (%u, %u, %u)%s: %s", blockIdx.x, blockIdx.y, blockIdx.z, thread,
+             message);
     void *gone;
     tl_switch(&gone, main_sp);
     abort();
@@ -174,9 +175,8 @@ static const char *words(Wait w) {
             used += snprintf(to, room, " %u threads wait at %s (thread %u at %s:%d, …);", count, words((Wait)w),
                              first->thread, first->site.file, first->site.line);
         }
-        if (!cur || cur->wait == ENDED) cur = const_cast<Fiber *>(first);
     }
-    stop(text);
+    stop(text, false);
 }
 
 static inline unsigned from_mask(unsigned mask, unsigned after) {
@@ -197,6 +197,20 @@ static inline Fiber *next_ready() {
         return &fibers[w * 32 + from_mask(ready[w], launch->backward ? 0 : 31)];
     }
     return &fibers[w * 32 + from_mask(ready[w], cur->lane)];
+}
+
+// Lets bulk copies arrive (`emulate_sync.cuh`): as late as can be, when nobody can go on without them.
+static void (*bulk_arrive_all)();
+
+// The next fiber; there must be one.
+static Fiber *next_or_hang() {
+    Fiber *to = next_ready();
+    if (!to && bulks) {
+        bulk_arrive_all();
+        to = next_ready();
+    }
+    if (!to) deadlock();
+    return to;
 }
 
 static inline void set_ready(unsigned warp, unsigned lanes) {
@@ -224,9 +238,7 @@ static void block(Wait why, Site at) {
     cur->wait = why;
     cur->site = at;
     not_ready(cur);
-    Fiber *to = next_ready();
-    if (!to) deadlock();
-    go(to);
+    go(next_or_hang());
 }
 
 // The others may go first.
@@ -245,9 +257,7 @@ static void thread_main() {
     not_ready(cur);
     void *gone;
     if (!--running) tl_switch(&gone, main_sp);
-    Fiber *to = next_ready();
-    if (!to) deadlock();
-    go(to);
+    go(next_or_hang());
     abort();
 }
 

@@ -143,23 +143,22 @@ inline void bulk_issue(void *to, const void *from, unsigned bytes, u64 *bar, Sit
     bulk[bulks++] = Bulk{to, from, bytes, bar};
     memset(to, 0xFF, bytes);
 }
-// The copies that count towards `bar` arrive.
+// The copies that count towards `bar` arrive; null: all.
 inline void bulk_arrive(u64 *bar, Site at) {
     unsigned kept = 0, all = bulks;
     bulks = 0;
-    int bytes = 0;
     for (unsigned i = 0; i < all; i++) {
         Bulk b = bulk[i];
-        if (b.mbar != bar) {
+        if (bar && b.mbar != bar) {
             bulk[kept++] = b;
             continue;
         }
         memcpy(b.to, b.from, b.bytes);
-        bytes += (int)b.bytes;
+        mbar_step(b.mbar, 0, -(int)b.bytes, at);
     }
     bulks = kept;
-    if (bytes) mbar_step(bar, 0, -bytes, at);
 }
+static const bool bulk_ready = (bulk_arrive_all = [] { bulk_arrive(nullptr, cur->site); }, true);
 } // namespace emu
 
 inline void bar_sync(u32 id, u32 threads, tl::Site at = tl::here()) { emu::named_arrive(id, threads, true, at); }
