@@ -1,17 +1,52 @@
 //! Grouped-query attention of tree rows over the cache.
 
+use super::gqa_tiles::GqaTiles;
 use super::rows::{Bucket, RowsPtr};
 use super::vector::{blocks, defines, widest};
 use crate::device::{Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
+/// Heads of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GqaShape {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Dimensions of a head.
+    pub head_dim: usize,
+}
+
+/// How the attention is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GqaForm {
+    /// One warp a row and head, in f32: any shape, both types.
+    Any,
+    /// `mma.sync` in bfloat16: every architecture; heads of 64 or 128 dimensions.
+    Portable,
+}
+
+impl GqaForm {
+    /// The fastest form for this shape.
+    #[must_use]
+    pub fn best(dtype: Dtype, shape: GqaShape) -> Self {
+        if dtype == Dtype::Bf16 && [64, 128].contains(&shape.head_dim) { Self::Portable } else { Self::Any }
+    }
+}
+
 /// out = softmax(q · Kᵀ) · V over what each row sees: the past of its sequence (a window limits it), and the rows of the pass
 /// that its mask names.
 #[derive(Debug)]
 pub struct GqaAttend {
-    kernel: Kernel,
+    form: Form,
     heads: usize,
+}
+
+#[derive(Debug)]
+enum Form {
+    Any(Kernel),
+    Tiles(GqaTiles),
 }
 
 /// Operands of [`GqaAttend::run`].
@@ -50,8 +85,8 @@ struct GqaAttendArgs {
 impl KernelArgs for GqaAttendArgs {}
 
 impl GqaAttend {
-    /// For these heads, buckets up to `max` and at most `max_context` tokens of a sequence. Owns its working memory, so one
-    /// serves all layers of a model, one after the other.
+    /// For these heads, and passes up to `max`. Owns its working memory, so one serves all layers of a model, one after the
+    /// other; `max_context` tokens of a sequence need none.
     ///
     /// # Errors
     /// Heads that do not divide, no memory, the compiler's or the driver's.
@@ -61,22 +96,41 @@ impl GqaAttend {
         heads: usize,
         kv_heads: usize,
         head_dim: usize,
-        _max: Bucket,
+        max: Bucket,
         _max_context: usize,
     ) -> Result<Self> {
+        let shape = GqaShape { heads, kv_heads, head_dim };
+        Self::with_form(gpu, GqaForm::best(dtype, shape), dtype, shape, max, gpu.info().sms)
+    }
+
+    /// As [`GqaAttend::new`] in a given form, as if there were `sms` multiprocessors.
+    ///
+    /// # Errors
+    /// As [`GqaAttend::new`]; a form that does not serve the shape.
+    pub fn with_form(gpu: &Gpu, form: GqaForm, dtype: Dtype, shape: GqaShape, max: Bucket, sms: u32) -> Result<Self> {
+        let GqaShape { heads, kv_heads, head_dim } = shape;
         if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
-            return Err(CudaError::Model(format!(
-                "{heads} query heads do not share {kv_heads} key/value heads evenly"
-            )));
+            let why = format!("{heads} query heads do not share {kv_heads} key/value heads evenly");
+            return Err(CudaError::Model(why));
         }
-        let shapes = [
-            ("HEADS", heads as i64),
-            ("KV_HEADS", kv_heads as i64),
-            ("DIM", head_dim as i64),
-            ("VEC", widest(dtype, &[head_dim]) as i64),
-        ];
-        let kernel = gpu.kernel("gqa_attend.cu", "gqa_attend", &defines(dtype, &shapes))?;
-        Ok(Self { kernel, heads })
+        let form = match form {
+            GqaForm::Any => {
+                let shapes = [
+                    ("HEADS", heads as i64),
+                    ("KV_HEADS", kv_heads as i64),
+                    ("DIM", head_dim as i64),
+                    ("VEC", widest(dtype, &[head_dim]) as i64),
+                ];
+                Form::Any(gpu.kernel("gqa_attend.cu", "gqa_attend", &defines(dtype, &shapes))?)
+            }
+            GqaForm::Portable if GqaForm::best(dtype, shape) == GqaForm::Portable => {
+                Form::Tiles(GqaTiles::new(gpu, shape, max, sms)?)
+            }
+            GqaForm::Portable => {
+                return Err(CudaError::Model(format!("{shape:?} in {dtype:?} has no tensor-core attention")));
+            }
+        };
+        Ok(Self { form, heads })
     }
 
     /// Attends for the rows of a pass.
@@ -84,6 +138,10 @@ impl GqaAttend {
     /// # Errors
     /// The driver's.
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, call: &GqaAttendCall) -> Result<()> {
+        let kernel = match &self.form {
+            Form::Tiles(tiles) => return tiles.run(gpu, bucket, call, tiles.height(bucket)),
+            Form::Any(kernel) => kernel,
+        };
         let GqaAttendCall { rows, q, k_cache, v_cache, out, window, window_tail } = *call;
         let args = GqaAttendArgs {
             rows,
@@ -96,6 +154,26 @@ impl GqaAttend {
             count: bucket.rows,
             unused: 0,
         };
-        gpu.launch(&self.kernel, Launch::flat(blocks(bucket.rows as usize * self.heads, 4), 128), &args)
+        gpu.launch(kernel, Launch::flat(blocks(bucket.rows as usize * self.heads, 4), 128), &args)
+    }
+
+    /// Tiles that [`GqaAttend::run_with`] knows; 0 in a form without tiles.
+    #[must_use]
+    pub fn heights(&self) -> usize {
+        match &self.form {
+            Form::Any(_) => 0,
+            Form::Tiles(tiles) => tiles.heights(),
+        }
+    }
+
+    /// As [`GqaAttend::run`] with tile number `height` (of [`GqaAttend::heights`]) in place of the one that fits the bucket best.
+    ///
+    /// # Errors
+    /// The driver's; no such tile.
+    pub fn run_with(&self, gpu: &Gpu, bucket: Bucket, call: &GqaAttendCall, height: usize) -> Result<()> {
+        match &self.form {
+            Form::Tiles(tiles) if height < tiles.heights() => tiles.run(gpu, bucket, call, height),
+            _ => Err(CudaError::Kernel { kernel: "gqa_attend".into(), why: format!("has no tile number {height}") }),
+        }
     }
 }

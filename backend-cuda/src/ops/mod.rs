@@ -4,6 +4,7 @@ pub mod embed;
 pub mod gather;
 pub mod gqa_attend;
 pub mod gqa_prep;
+mod gqa_tiles;
 pub mod mla_attend;
 pub mod mla_prep;
 pub mod moe;
