@@ -97,6 +97,26 @@ fn kernels_run_with_little_and_much_shared_memory() {
     }
 }
 
+/// Nothing here needs the order that an early launch gives up: `x` stays, and each launch writes the same `y`.
+#[test]
+fn an_early_launch_is_a_launch() {
+    for gpu in gpus() {
+        let (kernel, n) = (kernel(&gpu), 5 * THREADS as usize);
+        let data = Numbers(5).floats(n, 1.0);
+        let (x, y) = (gpu.upload("x", &data).unwrap(), gpu.zeroed::<f32>("y", n).unwrap());
+        gpu.sync().unwrap();
+        let args = Check { x: x.ptr(), y: y.ptr(), count: n as u32, words: 256, scale: 2.0, repeats: 1 };
+        let launch = Launch { grid: [5, 1, 1], block: THREADS, shared: 1024 };
+        gpu.launch_early(&kernel, launch, &args).unwrap();
+        assert_eq!(gpu.read_all(&y).unwrap(), want(&data, 2.0));
+        let graph = gpu.capture(|| (0..3).try_for_each(|_| gpu.launch_early(&kernel, launch, &args))).unwrap();
+        assert_eq!(graph.nodes(), 3);
+        gpu.fill(&y, 0).unwrap();
+        graph.launch().unwrap();
+        assert_eq!(gpu.read_all(&y).unwrap(), want(&data, 2.0));
+    }
+}
+
 #[test]
 fn what_does_not_fit_a_kernel_is_refused_by_name() {
     #[derive(Debug, Clone, Copy, Pod, Zeroable)]

@@ -96,6 +96,10 @@ pub(crate) trait Backend: Debug + Send + Sync {
     fn fill(&self, at: u64, byte: u8, bytes: usize) -> Result<()>;
     fn load(&self, file: &'static str, name: &'static str, defines: &[Define]) -> Result<Arc<dyn RawKernel>>;
     fn launch(&self, kernel: &Arc<dyn RawKernel>, launch: Launch, args: &[u8]) -> Result<()>;
+    /// As [`Backend::launch`], where a device can overlap the start with the end of the kernel before.
+    fn launch_early(&self, kernel: &Arc<dyn RawKernel>, launch: Launch, args: &[u8]) -> Result<()> {
+        self.launch(kernel, launch, args)
+    }
     fn gemm(&self, gemm: &Gemm) -> Result<()>;
     fn sync(&self) -> Result<()>;
     fn begin_capture(&self) -> Result<()>;

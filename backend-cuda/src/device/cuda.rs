@@ -11,7 +11,7 @@ use super::{Define, Gemm, Launch};
 use crate::error::{CudaError, Result};
 use crate::ffi::context::Context;
 use crate::ffi::driver::{self, Device};
-use crate::ffi::module::{Function, Module};
+use crate::ffi::module::{Function, Module, Shape};
 use crate::ffi::stream::{Event, GraphExec, Stream};
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use gemm::Blas;
@@ -104,6 +104,18 @@ impl Cuda {
     fn queued(&self, what: &'static str) -> Result<()> {
         *lock(&self.state.last) = what;
         if self.patient && !self.state.capturing() { self.stream.wait(&format!("`{what}`")) } else { Ok(()) }
+    }
+
+    fn launch_one(&self, kernel: &Arc<dyn RawKernel>, launch: Launch, early: bool, args: &[u8]) -> Result<()> {
+        let Some(CudaKernel(function)) = kernel.any().downcast_ref() else {
+            return Err(CudaError::Kernel {
+                kernel: format!("{kernel:?}"),
+                why: "it belongs to another device".into(),
+            });
+        };
+        let shape = Shape { grid: launch.grid, block: launch.block, shared: launch.shared };
+        function.launch(&self.stream, shape, early, args)?;
+        self.queued(function.name)
     }
 
     fn not_in_capture(&self, what: &str) -> Result<()> {
@@ -211,14 +223,11 @@ impl Backend for Cuda {
     }
 
     fn launch(&self, kernel: &Arc<dyn RawKernel>, launch: Launch, args: &[u8]) -> Result<()> {
-        let Some(CudaKernel(function)) = kernel.any().downcast_ref() else {
-            return Err(CudaError::Kernel {
-                kernel: format!("{kernel:?}"),
-                why: "it belongs to another device".into(),
-            });
-        };
-        function.launch(&self.stream, launch.grid, launch.block, launch.shared, args)?;
-        self.queued(function.name)
+        self.launch_one(kernel, launch, false, args)
+    }
+
+    fn launch_early(&self, kernel: &Arc<dyn RawKernel>, launch: Launch, args: &[u8]) -> Result<()> {
+        self.launch_one(kernel, launch, true, args)
     }
 
     fn gemm(&self, gemm: &Gemm) -> Result<()> {

@@ -229,10 +229,18 @@ impl Gpu {
     /// # Errors
     /// Arguments of another size than the kernel's, or the driver's.
     pub fn launch<A: KernelArgs>(&self, kernel: &Kernel, launch: Launch, args: &A) -> Result<()> {
-        if launch.grid.contains(&0) || launch.block == 0 {
-            return Err(CudaError::Kernel { kernel: kernel.name.into(), why: format!("empty launch {launch:?}") });
-        }
+        not_empty(kernel, launch)?;
         self.backend.launch(&kernel.raw, launch, bytemuck::bytes_of(args))
+    }
+
+    /// Queues a kernel whose blocks may start while the kernel queued before it still runs. It must wait by itself
+    /// (`griddepcontrol.wait`, in `ptx.cuh`) before it reads what any earlier kernel wrote, or writes what one reads.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`].
+    pub fn launch_early<A: KernelArgs>(&self, kernel: &Kernel, launch: Launch, args: &A) -> Result<()> {
+        not_empty(kernel, launch)?;
+        self.backend.launch_early(&kernel.raw, launch, bytemuck::bytes_of(args))
     }
 
     /// Queues a matrix product. The algorithm for a shape is chosen at its first use, outside captures.
@@ -267,4 +275,11 @@ impl Gpu {
     pub fn event(&self) -> Result<Event> {
         graph::event(&self.backend)
     }
+}
+
+fn not_empty(kernel: &Kernel, launch: Launch) -> Result<()> {
+    if launch.grid.contains(&0) || launch.block == 0 {
+        return Err(CudaError::Kernel { kernel: kernel.name.into(), why: format!("empty launch {launch:?}") });
+    }
+    Ok(())
 }

@@ -76,6 +76,14 @@ impl Drop for Module {
     }
 }
 
+/// Blocks, threads of a block, bytes of dynamic shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub grid: [u32; 3],
+    pub block: u32,
+    pub shared: u32,
+}
+
 /// A kernel.
 #[derive(Debug)]
 pub(crate) struct Function {
@@ -101,26 +109,41 @@ impl Function {
         Ok(value)
     }
 
-    /// Queues it.
+    /// Queues it; `early`: its blocks may start while the work before it still runs.
     ///
     /// # Errors
     /// Arguments of another size, or the driver's.
-    pub fn launch(&self, stream: &Stream, grid: [u32; 3], block: u32, shared: u32, arguments: &[u8]) -> Result<()> {
+    pub fn launch(&self, stream: &Stream, shape: Shape, early: bool, arguments: &[u8]) -> Result<()> {
         if arguments.len() != self.arguments {
             let why = format!("it takes {} bytes of arguments, not {}", self.arguments, arguments.len());
             return Err(CudaError::Kernel { kernel: self.name.into(), why });
         }
         stream.context.enter()?;
         let mut list = [arguments.as_ptr().cast_mut().cast()];
-        let [x, y, z] = grid;
-        // SAFETY: the one argument has the size that the kernel takes and is copied during the call.
-        let code = unsafe {
-            let none = std::ptr::null_mut();
-            sys::cuLaunchKernel(self.handle, x, y, z, block, 1, 1, shared, stream.raw(), list.as_mut_ptr(), none)
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
         };
+        let config = sys::CUlaunchConfig {
+            gridDimX: shape.grid[0],
+            gridDimY: shape.grid[1],
+            gridDimZ: shape.grid[2],
+            blockDimX: shape.block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shape.shared,
+            hStream: stream.raw(),
+            attrs: &raw mut attribute,
+            numAttrs: u32::from(early),
+        };
+        // SAFETY: the one argument has the size that the kernel takes; it, the shape and the attribute are read during the call.
+        let code =
+            unsafe { sys::cuLaunchKernelEx(&raw const config, self.handle, list.as_mut_ptr(), std::ptr::null_mut()) };
         if code == sys::CUresult::CUDA_SUCCESS {
-            return Ok(());
+            Ok(())
+        } else {
+            check(code, &format!("launching `{}`, {shape:?}", self.name))
         }
-        check(code, &format!("launching `{}` with grid {grid:?}, {block} threads, {shared} bytes shared", self.name))
     }
 }
