@@ -11,13 +11,16 @@ use crate::device::Gpu;
 pub fn gpus() -> Vec<Gpu> {
     let mut found = Vec::new();
     if std::env::var_os("REQUIRE_GPU").is_none_or(|v| v.is_empty() || v == "0") {
-        match Gpu::emulated() {
-            Ok(gpu) => found.push(gpu),
-            Err(e) => skip(&e.to_string()),
-        }
+        found.extend(emulator());
     }
     found.extend(real());
     found
+}
+
+/// The emulator, or `None` after printing why it is skipped.
+#[must_use]
+pub fn emulator() -> Option<Gpu> {
+    Gpu::emulated().inspect_err(|e| skip(&e.to_string())).ok()
 }
 
 /// GPU 0, or `None` after printing why it is skipped.

@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use treeline_cuda::device::{Buffer, Gpu, KernelArgs, Launch, Ptr};
-use treeline_cuda::testing::{Numbers, from_bf16, gpus, relative_error, to_bf16};
+use treeline_cuda::testing::{Numbers, emulator, from_bf16, gpus, relative_error, to_bf16};
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -76,7 +76,7 @@ fn a_product_by_asynchronous_copies() {
 
 #[test]
 fn a_missing_wait_shows() {
-    let gpu = Gpu::emulated().unwrap();
+    let Some(gpu) = emulator() else { return };
     for mode in [1, 2] {
         let (got, want) = product(&gpu, 5, 16, mode);
         assert!(relative_error(&got, &want) > 0.1, "mode {mode} reads data that has not arrived");
