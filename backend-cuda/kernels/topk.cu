@@ -1,0 +1,245 @@
+// The best WIDTH log-probabilities of each row, and log-softmax on the way: one read of the logits.
+//
+// `topk_chunk`: a block keeps CHUNK = THREADS * ITEMS logits of a row in registers, sums their exponentials and lists those
+// that could be among the row's best. The threshold is the (WIDTH + SPARE)-th largest of the maxima of small groups, so that
+// few more than that many pass. `topk_merge`: a block per row picks the best from the lists.
+//
+// Ranks go by log-probability, a rounded function of the logit: different logits can become equal, and then the smaller token
+// comes first. SPARE entries more than WIDTH are listed for that; where even they could have left out a rival, the merge looks
+// at the whole row again.
+//
+// VOCAB, WIDTH, SPARE, CHUNKS, ITEMS, GROUPS (per thread), CAP (entries of a list), ROOM (entries of the merge), SORT (power of
+// two >= WIDTH), ALIGNED (whether rows begin at 16 bytes).
+#include "select.cuh"
+
+#define THREADS 256
+#define CHUNK (THREADS * ITEMS)
+#define LOG2E 1.4426950408889634f
+
+struct TopkArgs {
+    const float *logits; // row stride `stride`
+    const u32 *source;   // [rows] logits row of each output row, NONE = none; or null for the same
+    float *value;        // [rows][CHUNKS][CAP] logits of the lists
+    u32 *token;          // the same, tokens
+    float *chunk_max;    // [rows][CHUNKS]
+    float *chunk_sum;    // [rows][CHUNKS] sum of exp(x - max)
+    u32 *chunk_count;    // [rows][CHUNKS] entries
+    u32 *chunk_floor;    // [rows][CHUNKS] every logit with at least this key is listed
+    u32 *out_token;      // [rows][WIDTH]
+    float *out_logp;     // [rows][WIDTH]
+    u32 *out_count;      // [rows]
+    u32 *out_fault;      // [rows] 1 = a NaN, an infinite maximum, or nothing finite
+    u64 stride;
+};
+
+// 0 stands for what is never listed: -inf (and NaN, which makes the row a fault).
+TL_DEVICE u32 key_of(float x) { return x > MINUS_INF ? order_of(x) : 0u; }
+
+TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
+    __shared__ u32 parts[64];
+    __shared__ float sums[8];
+    __shared__ u32 filled;
+    u32 row = blockIdx.y, chunk = blockIdx.x, t = threadIdx.x;
+    u32 from = p.source ? p.source[row] : row;
+    u64 at = (u64)row * CHUNKS + chunk;
+    if (from == NONE) return;
+    const float *logits = p.logits + (u64)from * p.stride;
+    u32 first = chunk * CHUNK;
+
+    float x[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS / 4; i++) {
+        u32 token = first + (i * THREADS + t) * 4;
+        if (ALIGNED && token + 4 <= VOCAB) {
+            uint4 w = ldg128(logits + token);
+            x[4 * i] = __uint_as_float(w.x), x[4 * i + 1] = __uint_as_float(w.y);
+            x[4 * i + 2] = __uint_as_float(w.z), x[4 * i + 3] = __uint_as_float(w.w);
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++) x[4 * i + j] = token + j < VOCAB ? logits[token + j] : MINUS_INF;
+        }
+    }
+    if (t == 0) filled = 0;
+
+    // Maxima of groups; the whole thread's maximum.
+    u32 best[GROUPS];
+    float most = MINUS_INF;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        float m = MINUS_INF;
+#pragma unroll
+        for (int i = 0; i < ITEMS / GROUPS; i++) m = fmaxf(m, x[g * (ITEMS / GROUPS) + i]);
+        best[g] = key_of(m);
+        most = fmaxf(most, m);
+    }
+    u32 turn = 0;
+    u32 top = warp_max(order_of(most));
+    if (t % 32 == 0) parts[t / 32] = top;
+    __syncthreads();
+    top = warp_max(t % 32 < THREADS / 32 ? parts[t % 32] : 0u);
+    float max = number_of(top);
+    __syncthreads();
+
+    // NaN must show even where nothing else is finite.
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        float e = exp2_approx((x[i] - max) * LOG2E);
+        sum += x[i] == MINUS_INF ? 0.0f : e;
+    }
+#pragma unroll
+    for (int far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(LANES, sum, far);
+    if (t % 32 == 0) sums[t / 32] = sum;
+
+    u32 floor = threshold<u32>(WIDTH + SPARE, [&](u32 key) {
+        u32 n = 0;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) n += best[g] >= key;
+        return block_add(n, parts, turn);
+    });
+    floor = floor ? floor : 1u;
+    u32 mine = 0;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) mine += key_of(x[i]) >= floor;
+    u32 n = block_add(mine, parts, turn);
+    bool cut = false;
+    if (n > CAP) {
+        // The best lie close together: search among all logits.
+        floor = threshold<u32>(WIDTH + SPARE, [&](u32 key) {
+            u32 n = 0;
+#pragma unroll
+            for (int i = 0; i < ITEMS; i++) n += key_of(x[i]) >= key;
+            return block_add(n, parts, turn);
+        });
+        mine = 0;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) mine += key_of(x[i]) >= floor;
+        n = block_add(mine, parts, turn);
+        // Too many equal ones: what does not fit is left out, and the floor says so.
+        cut = n > CAP;
+    }
+    u64 list = at * CAP;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        u32 key = key_of(x[i]);
+        if (key >= floor && (!cut || key > floor)) {
+            u32 slot = atomicAdd(&filled, 1u);
+            // The entries' order does not matter: the merge sorts.
+            p.value[list + slot] = x[i];
+            p.token[list + slot] = first + ((i / 4) * THREADS + t) * 4 + i % 4;
+        }
+    }
+    __syncthreads();
+    if (t == 0) {
+        float total = 0.0f;
+        for (int w = 0; w < THREADS / 32; w++) total += sums[w];
+        p.chunk_max[at] = max;
+        p.chunk_sum[at] = total;
+        p.chunk_count[at] = filled;
+        p.chunk_floor[at] = cut ? floor + 1 : floor;
+    }
+}
+
+TL_DEVICE u64 entry(float logp, u32 token) { return (u64)order_of(logp) << 32 | (u32)~token; }
+
+TL_KERNEL(topk_merge, TopkArgs, THREADS) {
+    TL_SHARED(bytes);
+    u64 *keys = (u64 *)bytes;  // [ROOM]
+    u64 *best = keys + ROOM;   // [SORT]
+    __shared__ u32 parts[64];
+    __shared__ u32 begin[CHUNKS + 1];
+    __shared__ float norm_shared;
+    __shared__ u32 filled, bad, doubt;
+    u32 row = blockIdx.x, t = threadIdx.x;
+    u32 from = p.source ? p.source[row] : row;
+    u64 at = (u64)row * CHUNKS;
+    if (from == NONE) {
+        if (t == 0) {
+            p.out_count[row] = 0;
+            p.out_fault[row] = 0;
+        }
+        return;
+    }
+    if (t == 0) {
+        float max = MINUS_INF;
+        for (u32 c = 0; c < CHUNKS; c++) max = fmaxf(max, p.chunk_max[at + c]);
+        double sum = 0.0;
+        u32 n = 0;
+        for (u32 c = 0; c < CHUNKS; c++) {
+            float m = p.chunk_max[at + c], s = p.chunk_sum[at + c];
+            if (m == MINUS_INF) {
+                // 0, or NaN where the chunk has one.
+                sum += (double)s;
+            } else {
+                sum += (double)s * exp((double)m - (double)max);
+            }
+            begin[c] = n;
+            n += p.chunk_count[at + c];
+        }
+        begin[CHUNKS] = n;
+        norm_shared = max + (float)log(sum);
+        bad = !(sum > 0.0) || !(max < -MINUS_INF);
+        filled = 0;
+        doubt = n > ROOM;
+    }
+    __syncthreads();
+    if (bad) {
+        if (t == 0) {
+            p.out_count[row] = 0;
+            p.out_fault[row] = 1;
+        }
+        return;
+    }
+    float norm = norm_shared;
+    u32 total = begin[CHUNKS], turn = 0;
+    u64 floor = 0;
+    if (!doubt) {
+        for (u32 c = 0; c < CHUNKS; c++) {
+            u64 list = (at + c) * CAP;
+            for (u32 i = t; i < begin[c + 1] - begin[c]; i += THREADS)
+                keys[begin[c] + i] = entry(p.value[list + i] - norm, p.token[list + i]);
+        }
+        __syncthreads();
+        floor = threshold<u64>(WIDTH, [&](u64 key) {
+            u32 n = 0;
+            for (u32 i = t; i < total; i += THREADS) n += keys[i] >= key;
+            return block_add(n, parts, turn);
+        });
+        // The best that a list may have left out.
+        for (u32 c = t; c < CHUNKS; c += THREADS) {
+            u32 listed = p.chunk_floor[at + c];
+            if (listed > 1 && entry(number_of(listed - 1) - norm, 0) >= floor) doubt = 1;
+        }
+        __syncthreads();
+    }
+    const float *logits = p.logits + (u64)from * p.stride;
+    if (doubt) {
+        floor = threshold<u64>(WIDTH, [&](u64 key) {
+            u32 n = 0;
+            for (u32 i = t; i < VOCAB; i += THREADS) n += logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= key;
+            return block_add(n, parts, turn);
+        });
+        for (u32 i = t; i < VOCAB; i += THREADS)
+            if (logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= floor)
+                best[atomicAdd(&filled, 1u)] = entry(logits[i] - norm, i);
+    } else {
+        for (u32 i = t; i < total; i += THREADS)
+            if (keys[i] >= floor) best[atomicAdd(&filled, 1u)] = keys[i];
+    }
+    __syncthreads();
+    u32 n = filled;
+    for (u32 i = n + t; i < SORT; i += THREADS) best[i] = 0;
+    sort_descending(best, SORT);
+    // A logit far below the maximum may become -inf by rounding.
+    u32 finite = 0;
+    for (u32 i = t; i < n; i += THREADS) finite += best[i] >= entry(MINUS_INF, 0) + 1;
+    n = block_add(finite, parts, turn);
+    for (u32 i = t; i < WIDTH; i += THREADS) {
+        p.out_token[(u64)row * WIDTH + i] = i < n ? ~(u32)best[i] : NONE;
+        p.out_logp[(u64)row * WIDTH + i] = i < n ? number_of((u32)(best[i] >> 32)) : MINUS_INF;
+    }
+    if (t == 0) {
+        p.out_count[row] = n;
+        p.out_fault[row] = 0;
+    }
+}
