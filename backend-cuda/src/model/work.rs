@@ -161,6 +161,12 @@ impl Work {
         self.experts.ptr()
     }
 
+    /// Experts of each row of the layer that ran last, i32 \[rows\]\[top_k\].
+    #[must_use]
+    pub fn ids(&self) -> Ptr {
+        self.ids.ptr()
+    }
+
     /// From now on routing comes from [`Work::forced`], not from the routers; graphs have to be captured after this.
     ///
     /// # Errors
