@@ -166,6 +166,15 @@ impl GqaAttend {
         }
     }
 
+    /// The tile that [`GqaAttend::run`] takes for a bucket.
+    #[must_use]
+    pub fn height(&self, bucket: Bucket) -> usize {
+        match &self.form {
+            Form::Any(_) => 0,
+            Form::Tiles(tiles) => tiles.height(bucket),
+        }
+    }
+
     /// As [`GqaAttend::run`] with tile number `height` (of [`GqaAttend::heights`]) in place of the one that fits the bucket best.
     ///
     /// # Errors
