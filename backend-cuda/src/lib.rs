@@ -5,6 +5,7 @@
 //! sharding) → `engine` (slots, rounds, graphs by size).
 
 pub mod device;
+pub mod engine;
 mod error;
 mod ffi;
 pub mod kernels;

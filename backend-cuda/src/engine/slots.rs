@@ -1,0 +1,186 @@
+//! The engine: slots, admission in prompt chunks, and the parts that the round protocol drives.
+
+use super::draft::{CudaDrafter, CudaDrafts, Kind};
+use super::features::{CudaFeatures, Taps};
+use super::fused::Fused;
+use super::settings::CudaSettings;
+use super::verifier::CudaVerifier;
+use crate::device::Gpu;
+use crate::error::Result;
+use crate::model::Target;
+use std::cell::RefCell;
+use std::sync::Arc;
+use treeline_core::{
+    Admit, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round, RoundLog,
+};
+
+/// A target and a drafter on one device, with caches for a fixed number of sequences.
+#[derive(Debug)]
+pub struct CudaEngine {
+    info: EngineInfo,
+    chunk: usize,
+    pub(super) verifier: CudaVerifier,
+    pub(super) drafter: CudaDrafter,
+    pub(super) features: CudaFeatures,
+    pub(super) fused: Option<Fused>,
+    /// Prompt tokens in the cache, for slots that are taken.
+    taken: Vec<Option<Taken>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Taken {
+    request: u64,
+    done: usize,
+    running: bool,
+}
+
+/// What a drafter brings to an engine.
+pub(super) struct Draft {
+    pub kind: Kind,
+    pub taps: Vec<usize>,
+    pub depth: u32,
+    pub conditional: bool,
+    /// Rows of a block behind the last position; 0 = none.
+    pub block: u32,
+}
+
+impl CudaEngine {
+    pub(super) fn new(gpu: &Gpu, target: Arc<Target>, draft: Draft, settings: CudaSettings) -> Result<Self> {
+        let (slots, vocab) = (settings.slots, target.config().vocab as u32);
+        let (path, stride) = (draft.depth + 1, super::draft::stride(&settings, draft.block));
+        let (hidden, dtype) = (target.config().hidden, target.dtype());
+        let taps = match draft.block {
+            0 => None,
+            _ => Some(Taps::new(gpu, dtype, draft.taps.len() * hidden, path, &settings)?),
+        };
+        let tokens = draft.conditional.then(|| RefCell::new(vec![Vec::new(); slots as usize]));
+        let fused = match &draft.kind {
+            Kind::Block(_) if settings.nodes > 0 => Some(Fused::new(gpu, &settings, draft.depth)?),
+            _ => None,
+        };
+        // A conditional drafter's rows are ranked on the host, so it can list every token.
+        let width = if draft.conditional || draft.block == 0 { vocab } else { settings.width.min(vocab) };
+        Ok(Self {
+            info: EngineInfo {
+                slots,
+                context: settings.context,
+                vocab,
+                depth: draft.depth,
+                width,
+                conditional: draft.conditional,
+                draws: draft.depth > 0,
+            },
+            chunk: settings.chunk as usize,
+            verifier: CudaVerifier::new(gpu, target, &settings, &draft.taps, (stride, path))?,
+            drafter: CudaDrafter { kind: draft.kind, seed: 0 },
+            features: CudaFeatures { tokens, taps },
+            fused,
+            taken: vec![None; slots as usize],
+        })
+    }
+
+    /// Slots that no request holds; all of them after a run.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.taken.iter().filter(|t| t.is_none()).count() as u32
+    }
+
+    /// What a request must satisfy before its first chunk.
+    fn check(&self, request: &Request) -> std::result::Result<(), Fault> {
+        let tokens = request.prompt.len() as u32;
+        if tokens == 0 {
+            return Err(Fault::Request("the prompt is empty".into()));
+        }
+        if tokens > self.info.context {
+            return Err(Fault::PromptTooLong { tokens, context: self.info.context });
+        }
+        if let Some(token) = request.prompt.iter().find(|t| **t >= self.info.vocab) {
+            return Err(Fault::Request(format!("token {token} is outside the vocabulary of {}", self.info.vocab)));
+        }
+        Ok(())
+    }
+
+    /// One chunk through target and drafter; returns when the device has done it.
+    fn prefill(&mut self, slot: u32, start: usize, tokens: &[u32], last: bool) -> Result<()> {
+        self.verifier.chunk(slot, start as u32, tokens, last)?;
+        match &mut self.drafter.kind {
+            Kind::None => {}
+            Kind::Block(drafter) => drafter.absorb(self.verifier.chunk_taps(tokens.len() as u32))?,
+            Kind::Autoregressive(drafter) => {
+                if let Some(committed) = &self.features.tokens {
+                    committed.borrow_mut()[slot as usize].extend_from_slice(tokens);
+                }
+                drafter.absorb(slot as usize, &self.features, 0)?;
+            }
+        }
+        self.verifier.gpu.sync()
+    }
+}
+
+impl Engine for CudaEngine {
+    type V = CudaVerifier;
+    type D = CudaDrafter;
+
+    fn info(&self) -> EngineInfo {
+        self.info
+    }
+
+    fn admit(&mut self, slot: u32, request: &Request, law: &Law<'_>) -> std::result::Result<Admit, Fault> {
+        let at = slot as usize;
+        let done = match self.taken.get(at) {
+            None => return Err(Fault::Request(format!("slot {slot} does not exist: there are {}", self.info.slots))),
+            Some(Some(t)) if t.running || t.request != request.id => {
+                return Err(Fault::Request(format!("slot {slot} is taken by request {}", t.request)));
+            }
+            Some(Some(t)) => t.done,
+            Some(None) => {
+                self.check(request)?;
+                0
+            }
+        };
+        self.drafter.seed = law.seed();
+        let end = (done + self.chunk).min(request.prompt.len());
+        let last = end == request.prompt.len();
+        self.taken[at] = Some(Taken { request: request.id, done: end, running: last });
+        let root = self.prefill(slot, done, &request.prompt[done..end], last);
+        let root = root.map_err(|e| Fault::Request(e.to_string()));
+        if !last {
+            return root.map(|()| Admit::More).inspect_err(|_| self.release(slot));
+        }
+        let root = root.and_then(|()| self.verifier.first_token(law, request));
+        root.map(|root| Admit::Done { root, start: end as u32 }).inspect_err(|_| self.release(slot))
+    }
+
+    fn release(&mut self, slot: u32) {
+        if let Some(taken) = self.taken.get_mut(slot as usize) {
+            *taken = None;
+            self.features.release(slot);
+            self.drafter.release(slot);
+        }
+    }
+
+    fn parts(&mut self) -> (&mut CudaDrafter, &mut CudaVerifier, &mut CudaFeatures) {
+        (&mut self.drafter, &mut self.verifier, &mut self.features)
+    }
+
+    fn fused(
+        &mut self,
+        round: &Round<'_>,
+        program: &Program,
+        law: &Law<'_>,
+        forest: &mut Forest,
+        log: &mut RoundLog,
+    ) -> std::result::Result<Option<CudaDrafts>, Error> {
+        self.fused_round(round, program, law, forest, log)
+    }
+
+    fn mark(&mut self, phase: Phase) {
+        let spent = self.drafter.take_spent();
+        self.verifier.clock.skip(spent);
+        self.verifier.clock.mark(phase);
+    }
+
+    fn take_times(&mut self) -> Option<PhaseTimes> {
+        Some(self.verifier.clock.take())
+    }
+}

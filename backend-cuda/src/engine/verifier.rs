@@ -1,0 +1,400 @@
+//! The target: one pass over the trees of a batch, judged, and the commit of accepted paths.
+
+use super::buckets::{Buckets, graph_id};
+use super::clock::Clock;
+use super::features::{Absorb, Accepted, CudaFeatures, Taps};
+use super::graphs::Graphs;
+use super::judge::{DeviceRows, descend};
+use super::settings::CudaSettings;
+use super::state::{Field, State};
+use crate::device::{Buffer, Gpu, Pinned, Ptr};
+use crate::error::{CudaError, Result as CudaResult};
+use crate::model::{Cache, Head, Target, Work};
+use crate::ops::gather::{GatherKv, GatherKvCall};
+use crate::ops::rows::{Bucket, RowPlan, Sight};
+use crate::ops::sample::{Draw, Sample, SampleArgs};
+use std::sync::Arc;
+use treeline_core::law::{Scratch, first_token, judge, settle};
+use treeline_core::{Batch, DraftView, Error, Fault, Forest, Law, Phase, Request, RoundLog, Step, Verifier};
+
+/// How a row's token is chosen on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Pick {
+    /// Argmax.
+    Greedy,
+    /// One sample by the sequence's temperature.
+    Sample,
+    /// One sample by the sequence's temperature and filters.
+    Filter,
+    /// Not at all: the verdict comes from the host, or from a trace.
+    None,
+}
+
+impl Pick {
+    /// What a law needs for these sequences.
+    pub fn of(law: &Law<'_>, batch: &Batch) -> Self {
+        let sampled = || batch.iter().filter(|s| s.sampling.temperature > 0.0).map(|s| s.sampling);
+        match law {
+            Law::Greedy => Self::Greedy,
+            Law::SampleMatch { .. } if sampled().next().is_none() => Self::Greedy,
+            Law::SampleMatch { .. } if sampled().any(|s| s.top_k > 0 || s.top_p < 1.0) => Self::Filter,
+            Law::SampleMatch { .. } => Self::Sample,
+            Law::Residual { .. } | Law::Traversal { .. } | Law::Forced(_) => Self::None,
+        }
+    }
+
+    fn draw(self) -> Option<Draw> {
+        match self {
+            Self::Greedy => Some(Draw::Greedy),
+            Self::Sample => Some(Draw::Sample),
+            Self::Filter => Some(Draw::Filter),
+            Self::None => None,
+        }
+    }
+}
+
+/// The target model on the device with the caches of all slots.
+#[derive(Debug)]
+pub struct CudaVerifier {
+    pub(super) gpu: Gpu,
+    pub(super) target: Arc<Target>,
+    pub(super) cache: Cache,
+    /// Cache rows of a slot.
+    pub(super) stride: u32,
+    /// Cache row where padding writes.
+    pub(super) sink: u32,
+    pub(super) work: Work,
+    pub(super) plan: RowPlan,
+    pub(super) buckets: Buckets,
+    pub(super) state: State,
+    pub(super) sample: Sample,
+    /// Chosen token of each row.
+    pub(super) tokens: Buffer<u32>,
+    pub(super) clock: Clock,
+    pub(super) forwards: Graphs<(Bucket, Pick)>,
+    commits: Graphs<u32>,
+    gather: GatherKv,
+    prefill: Prefill,
+    /// Chosen tokens and expert counts of the last pass.
+    pulled: Pinned<u32>,
+    experts: Pinned<u32>,
+    scratch: Scratch,
+}
+
+/// Buffers of prompt chunks; apart, so that the features of a verify pass outlive an admission.
+#[derive(Debug)]
+struct Prefill {
+    work: Work,
+    plan: RowPlan,
+    buckets: Buckets,
+    /// 0, 1, 2 …: the address of entry `i` picks row `i` for the head.
+    numbers: Buffer<u32>,
+}
+
+/// Outcome of one pass: per sequence what it gets, and what the log says of the pass.
+#[derive(Debug)]
+pub struct CudaVerdict {
+    results: Vec<Result<Step, Fault>>,
+    graph: Option<u32>,
+}
+
+/// An error that ends the run.
+pub(super) fn broken(e: CudaError) -> Error {
+    Error::Engine(e.to_string())
+}
+
+impl CudaVerifier {
+    pub(super) fn new(
+        gpu: &Gpu,
+        target: Arc<Target>,
+        settings: &CudaSettings,
+        taps: &[usize],
+        (stride, path): (u32, u32),
+    ) -> CudaResult<Self> {
+        let sink = settings.slots * stride;
+        let most = Bucket { rows: settings.rows, seqs: settings.slots };
+        let chunk = Bucket { rows: settings.chunk, seqs: 1 };
+        let cache = target.cache(gpu, sink as usize + 1)?;
+        let numbers: Vec<u32> = (0..settings.chunk).collect();
+        Ok(Self {
+            gather: GatherKv::new(gpu, cache.row_bytes())?,
+            prefill: Prefill {
+                work: target.work(gpu, chunk, taps)?,
+                plan: RowPlan::new(gpu, settings.chunk as usize, 1, sink)?,
+                buckets: Buckets { most: chunk },
+                numbers: gpu.upload("row numbers", &numbers)?,
+            },
+            work: target.work(gpu, most, taps)?,
+            plan: RowPlan::new(gpu, settings.rows as usize, settings.slots as usize, sink)?,
+            buckets: Buckets { most },
+            state: State::new(gpu, settings.slots, path)?,
+            sample: Sample::new(gpu, target.logits_width(), settings.rows as usize)?,
+            tokens: gpu.zeroed("chosen tokens", settings.rows as usize)?,
+            pulled: gpu.pinned(settings.rows as usize)?,
+            experts: gpu.pinned(target.moe_layers())?,
+            clock: Clock::new(),
+            forwards: Graphs::new(settings.graphs),
+            commits: Graphs::new(settings.graphs),
+            scratch: Scratch::default(),
+            stride,
+            sink,
+            cache,
+            target,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// First cache row of a slot.
+    pub(super) fn kv(&self, slot: u32) -> u32 {
+        slot * self.stride
+    }
+
+    /// Runs a prompt chunk of one slot. Leaves its taps, and with `last` the logits of its last row.
+    pub(super) fn chunk(&mut self, slot: u32, start: u32, tokens: &[u32], last: bool) -> CudaResult<()> {
+        let (kv, rows) = (self.kv(slot), tokens.len() as u32);
+        let p = &mut self.prefill;
+        p.plan.clear();
+        p.plan.add(kv, start, tokens, Sight::Causal)?;
+        let bucket = p.buckets.of(rows, 1).unwrap_or(p.buckets.most);
+        p.plan.push(&self.gpu, bucket)?;
+        let head = if last { Head::Rows { index: p.numbers.at(tokens.len() - 1), count: 1 } } else { Head::None };
+        self.target.forward(&self.gpu, bucket, p.plan.ptrs(), &self.cache, &p.work, head)
+    }
+
+    /// Taps of the last chunk of `rows` rows, as padded as its pass: the drafter's cache has the same rows as the target's.
+    pub(super) fn chunk_taps(&self, rows: u32) -> Absorb {
+        let (plan, buckets) = (self.prefill.plan.ptrs(), self.prefill.buckets);
+        let rows = buckets.of(rows, 1).unwrap_or(buckets.most).rows;
+        Absorb { rows, taps: self.prefill.work.taps(), positions: plan.position, kv_rows: plan.kv_row }
+    }
+
+    /// The first token of a response, behind the last chunk.
+    pub(super) fn first_token(&mut self, law: &Law<'_>, request: &Request) -> Result<u32, Fault> {
+        let logits: CudaResult<Vec<f32>> = self.gpu.read(self.prefill.work.logits(), self.target.logits_width());
+        let logits = logits.map_err(|e| Fault::Request(e.to_string()))?;
+        first_token(law, request, &logits, &mut self.scratch)
+    }
+
+    /// Why a tree is not verified: its own fault, or a token that the model has no row for.
+    pub(super) fn unusable(&self, forest: &Forest, at: usize) -> Option<Fault> {
+        let vocab = self.target.config().vocab as u32;
+        let outside = || forest.tree(at).tokens().iter().find(|t| **t >= vocab);
+        let fault = |token| Fault::Policy(format!("token {token} of the tree is outside the vocabulary of {vocab}"));
+        forest.fault(at).cloned().or_else(|| outside().map(fault))
+    }
+
+    /// Queues the pass over the rows that lie in the plan, and its choice of tokens; returns the number of its graph.
+    pub(super) fn forward(&mut self, bucket: Bucket, pick: Pick) -> CudaResult<Option<u32>> {
+        let (gpu, target, cache, work) = (&self.gpu, &self.target, &self.cache, &self.work);
+        let plan = self.plan.ptrs();
+        let (sample, stride) = (&self.sample, target.logits_width());
+        let (sampling, out) = (self.state.at(Field::Sampling), self.tokens.ptr());
+        let ran = self.forwards.run(gpu, (bucket, pick), || {
+            target.forward(gpu, bucket, plan, cache, work, Head::All)?;
+            let Some(draw) = pick.draw() else { return Ok(()) };
+            let args = SampleArgs { logits: work.logits(), stride, source: Ptr::NULL, plan, sampling, out };
+            sample.run(gpu, draw, bucket.rows, &args)
+        })?;
+        self.clock.skip(self.forwards.take_spent());
+        Ok(ran.then(|| graph_id(bucket)))
+    }
+
+    /// Fills the plan with the trees of `forest`; a sequence that is not verified has its root alone.
+    fn fill(&mut self, batch: &Batch, forest: &Forest, law: &Law<'_>) -> CudaResult<Bucket> {
+        self.plan.clear();
+        for (at, seq) in batch.iter().enumerate() {
+            let (kv, tree) = (self.kv(seq.slot), forest.tree(at));
+            match self.unusable(forest, at) {
+                None => self.plan.add(kv, seq.start, tree.tokens(), Sight::Tree(tree.parents()))?,
+                Some(_) => self.plan.add(kv, seq.start, &[seq.root], Sight::Tree(&[0]))?,
+            }
+            self.state.sampling(at, seq, law.seed());
+        }
+        let (rows, seqs) = (self.plan.len() as u32, batch.len() as u32);
+        let bucket = self.buckets.of(rows, seqs).ok_or_else(|| CudaError::Setting {
+            key: "rows",
+            problem: format!(
+                "of a round are {rows} in {seqs} sequences; the engine was made for {:?}",
+                self.buckets.most
+            ),
+        })?;
+        self.plan.push(&self.gpu, bucket)?;
+        self.state.push(&self.gpu)?;
+        Ok(bucket)
+    }
+
+    /// Distinct experts of the last pass; valid once the stream was waited for.
+    pub(super) fn pull_experts(&self) -> CudaResult<()> {
+        match self.target.moe_layers() {
+            0 => Ok(()),
+            layers => self.gpu.pull(&self.experts, self.work.experts(), layers),
+        }
+    }
+
+    /// What [`CudaVerifier::pull_experts`] brought.
+    pub(super) fn experts(&self) -> Vec<u32> {
+        self.experts.as_slice()[..self.target.moe_layers()].to_vec()
+    }
+
+    /// Queues the KV gather of accepted paths, and that of their features to where the drafter looks for them.
+    fn gather(&mut self, batch: &Batch, longest: usize, features: &CudaFeatures) -> CudaResult<()> {
+        let seqs = batch.len() as u32;
+        let waiting = features.taps.as_ref().is_some_and(Taps::waiting);
+        if waiting {
+            // Rounds without a draft have bare roots, so one row of each fits: the drafter has seen to it.
+            if features.taps.as_ref().is_some_and(|taps| !taps.fits(seqs * longest as u32)) {
+                let problem = format!("of {seqs} sequences grew by {longest} without a draft: they do not fit");
+                return Err(CudaError::Setting { key: "features", problem });
+            }
+            self.pack_paths(batch.len(), longest);
+        }
+        self.state.push(&self.gpu)?;
+        let (paths, lens) = (self.state.at(Field::Path), self.state.at(Field::PathLen));
+        if waiting {
+            // No draft took in what the last commit left: behind it, and not from the graph.
+            let (rows, tap_paths) = (self.plan.ptrs(), self.state.at(Field::TapPath));
+            self.gather_kv(seqs, paths, lens)?;
+            let from = Accepted { src: self.work.taps(), begin: rows.seq_begin, path: tap_paths, len: lens };
+            return features.taps.iter().try_for_each(|taps| taps.gather(&self.gpu, seqs, from, longest as u32));
+        }
+        let padded = self.buckets.seqs(seqs).unwrap_or(seqs);
+        let mut commits = std::mem::take(&mut self.commits);
+        let ran = commits.run_once(&self.gpu, padded, || self.gather_all(padded, paths, lens, features));
+        self.clock.skip(commits.take_spent());
+        self.commits = commits;
+        ran.map(|_| ())
+    }
+
+    /// KV and features of `seqs` sequences, to the features' first region.
+    pub(super) fn gather_all(&self, seqs: u32, paths: Ptr, lens: Ptr, features: &CudaFeatures) -> CudaResult<()> {
+        self.gather_kv(seqs, paths, lens)?;
+        let from = Accepted { src: self.work.taps(), begin: self.plan.ptrs().seq_begin, path: paths, len: lens };
+        let width = self.state.path as u32;
+        features.taps.iter().try_for_each(|taps| taps.gather(&self.gpu, seqs, from, width))
+    }
+
+    fn gather_kv(&self, seqs: u32, path: Ptr, path_len: Ptr) -> CudaResult<()> {
+        let rows = self.plan.ptrs();
+        let call = GatherKvCall {
+            bases: self.cache.bases(),
+            layers: self.cache.parts() as u32,
+            seq_kv: rows.seq_kv,
+            seq_start: rows.seq_start,
+            path,
+            path_len,
+            max_path: self.state.path as u32,
+        };
+        self.gather.run(&self.gpu, seqs, &call)
+    }
+
+    /// Writes the accepted rows of a sequence into the state block.
+    fn accept(&mut self, at: usize, path: &[u32]) {
+        let width = self.state.path;
+        self.state.get(Field::PathLen)[at] = path.len() as u32;
+        self.state.get(Field::Path)[at * width..][..path.len()].copy_from_slice(path);
+    }
+
+    /// The paths once more, `longest` places a sequence.
+    fn pack_paths(&mut self, seqs: usize, longest: usize) {
+        let width = self.state.path;
+        for at in 0..seqs {
+            let path: Vec<u32> = self.state.get(Field::Path)[at * width..][..longest].to_vec();
+            self.state.get(Field::TapPath)[at * longest..][..longest].copy_from_slice(&path);
+        }
+    }
+
+    /// Tells the drafter what was committed: `paths` has slot, root position and accepted rows of each sequence.
+    pub(super) fn note(
+        batch: &Batch,
+        forest: &Forest,
+        results: &[Result<Step, Fault>],
+        longest: u32,
+        features: &CudaFeatures,
+    ) {
+        let going = |result: &Result<Step, Fault>| result.as_ref().is_ok_and(|step| step.end.is_none());
+        if let Some(taps) = &features.taps {
+            let rows = |r: &Result<Step, Fault>| r.as_ref().map_or(0, |step| step.path.len() as u32 + 1);
+            let paths = batch.iter().zip(results);
+            let paths = paths.map(|(seq, r)| (seq.slot, seq.start, if going(r) { rows(r) } else { 0 }));
+            taps.note(paths, longest);
+        }
+        if let Some(tokens) = &features.tokens {
+            for (at, (seq, result)) in batch.iter().zip(results).enumerate() {
+                let Ok(step) = result else { continue };
+                let nodes = std::iter::once(0).chain(step.path.iter().copied());
+                let tree = forest.tree(at).tokens();
+                tokens.borrow_mut()[seq.slot as usize].extend(nodes.map(|node| tree[node as usize]));
+            }
+        }
+    }
+}
+
+impl Verifier for CudaVerifier {
+    type Features = CudaFeatures;
+    type Verdict = CudaVerdict;
+
+    fn verify(
+        &mut self,
+        batch: &Batch,
+        forest: &Forest,
+        drafts: &dyn DraftView,
+        law: &Law<'_>,
+    ) -> Result<CudaVerdict, Error> {
+        let bucket = self.fill(batch, forest, law).map_err(broken)?;
+        let pick = Pick::of(law, batch);
+        let graph = self.forward(bucket, pick).map_err(broken)?;
+        let rows = self.plan.len();
+        self.gpu.pull(&self.pulled, self.tokens.ptr(), rows).map_err(broken)?;
+        self.pull_experts().map_err(broken)?;
+        self.gpu.sync().map_err(broken)?;
+        self.clock.mark(Phase::Walk);
+        let mut results = Vec::with_capacity(batch.len());
+        let mut begin = 0;
+        for (at, seq) in batch.iter().enumerate() {
+            let fault = self.unusable(forest, at);
+            let (tree, first) = (forest.tree(at), begin);
+            begin += fault.as_ref().map_or(tree.rows(), |_| 1) as usize;
+            if let Some(fault) = fault {
+                results.push(Err(fault));
+                continue;
+            }
+            let walk = match pick {
+                Pick::Greedy | Pick::Sample | Pick::Filter => descend(tree, &self.pulled.as_slice()[first..]),
+                Pick::None => {
+                    let rows = DeviceRows::new(&self.gpu, self.work.logits(), first, self.target.logits_width(), tree);
+                    judge(law, at as u32, seq, tree, &rows, drafts, &mut self.scratch)
+                }
+            };
+            results.push(walk.map(|walk| settle(seq, tree, &walk)));
+        }
+        Ok(CudaVerdict { results, graph })
+    }
+
+    fn commit(
+        &mut self,
+        batch: &Batch,
+        forest: &Forest,
+        verdict: CudaVerdict,
+        features: &mut CudaFeatures,
+        log: &mut RoundLog,
+    ) -> Result<(), Error> {
+        self.state.get(Field::PathLen).fill(0);
+        let mut longest = 1;
+        for (at, result) in verdict.results.iter().enumerate() {
+            if let Ok(step) = result
+                && step.end.is_none()
+            {
+                let path: Vec<u32> = std::iter::once(0).chain(step.path.iter().copied()).collect();
+                longest = longest.max(path.len());
+                self.accept(at, &path);
+            }
+        }
+        self.gather(batch, longest, features).map_err(broken)?;
+        self.gpu.sync().map_err(broken)?;
+        Self::note(batch, forest, &verdict.results, longest as u32, features);
+        log.experts = self.experts();
+        log.graph = verdict.graph;
+        log.results.extend(verdict.results);
+        Ok(())
+    }
+}
