@@ -1,4 +1,4 @@
-//! `treeline doctor`: what this machine can run, and why not the rest. Libraries are looked for, never loaded.
+//! `treeline doctor`: what this machine can run, and why not the rest. Of the libraries, only the driver's is loaded.
 
 mod libraries;
 mod machine;
@@ -58,7 +58,7 @@ fn look() -> Findings {
     };
     let sim = Verdict { what: "backend sim", can_run: true, why: "replays traces; needs nothing".to_owned() };
     let mut missing = vec!["this build has no CUDA engine".to_owned()];
-    missing.extend(gpu.missing());
+    missing.extend(gpu.missing.iter().cloned());
     let cuda = Verdict { what: "backend cuda", can_run: false, why: missing.join("; ") };
     Findings { machine, models, gpu, verdicts: vec![cpu, sim, cuda] }
 }
@@ -105,9 +105,30 @@ fn text(f: &Findings, out: &Out) -> String {
         let _ = writeln!(text, "  {}: {what}", model.name);
     }
     let _ = writeln!(text, "{}", out.bold("GPU"));
-    let _ = writeln!(text, "  driver: {}", f.gpu.driver.as_deref().unwrap_or("none"));
-    let _ = writeln!(text, "  devices: {}", f.gpu.devices);
-    for library in &f.gpu.libraries {
+    gpu_text(&mut text, &f.gpu);
+    let _ = writeln!(text, "{}", out.bold("Can run"));
+    for v in &f.verdicts {
+        let mark = if v.can_run { out.green("yes") } else { "no ".to_owned() };
+        let _ = writeln!(text, "  {mark}  {}: {}", v.what, v.why);
+    }
+    text
+}
+
+fn gpu_text(text: &mut String, gpu: &libraries::Gpu) {
+    let cuda = gpu.cuda.as_ref().map_or_else(String::new, |c| format!(", serves CUDA {c}"));
+    let _ = writeln!(text, "  driver: {}{cuda}", gpu.driver.as_deref().unwrap_or("none"));
+    let _ = writeln!(text, "  devices: {}", gpu.devices.len());
+    for (ordinal, d) in gpu.devices.iter().enumerate() {
+        let free = d.free_bytes.map_or_else(String::new, |b| format!(", {:.1} GB free", b as f64 / 1e9));
+        let code = d.arch.map_or_else(|| "no kernels for it".to_owned(), |a| format!("kernels for {a}"));
+        let memory = d.memory_bytes as f64 / 1e9;
+        let _ = writeln!(
+            text,
+            "    {ordinal}: {}, {memory:.1} GB{free}, compute capability {}, {code}",
+            d.name, d.capability
+        );
+    }
+    for library in &gpu.libraries {
         let at = library.found.as_ref().map_or_else(
             || format!("not found (looked for {})", library.names.join(", ")),
             |p| p.display().to_string(),
@@ -117,12 +138,8 @@ fn text(f: &Findings, out: &Out) -> String {
             let _ = writeln!(text, "    {note}");
         }
     }
-    let _ = writeln!(text, "{}", out.bold("Can run"));
-    for v in &f.verdicts {
-        let mark = if v.can_run { out.green("yes") } else { "no ".to_owned() };
-        let _ = writeln!(text, "  {mark}  {}: {}", v.what, v.why);
-    }
-    text
+    let cache = gpu.kernel_cache.as_ref().map_or_else(|| "none".to_owned(), |p| p.display().to_string());
+    let _ = writeln!(text, "  compiled kernels: {cache} (TREELINE_CACHE moves it)");
 }
 
 fn features(features: &[machine::Feature]) -> String {
