@@ -8,7 +8,7 @@
 // Keeps the code of a level small: candidates are made again in each pass over them.
 #define THREADS 256
 #define PER_LEVEL NODES
-#define WIDE (BEAM < NODES ? BEAM : NODES)
+#define WIDE (BEAM < COLS ? BEAM : COLS)
 #define ITEMS (LEVELS * PER_LEVEL + 1)
 
 struct LayersArgs {
