@@ -16,6 +16,7 @@
 #define COLUMNS (KV_LORA / WARPS)
 #define QUERY_BYTES (PANELS * TILE * 128)
 #define CHUNK_BYTES (PANELS * KEYS * 128)
+#define VALUE_STEPS (TILE == 64 ? 2 : 4) // products in flight: as many as registers allow
 #define WEIGHT_PANEL (KV_LORA / 64)
 static_assert(KV_LORA % 128 == 0 && DIM % 8 == 0 && PANELS > WEIGHT_PANEL, "shape");
 static_assert(COLUMNS % 16 == 0, "shape");
@@ -39,6 +40,57 @@ template <int ROWS> TL_DEVICE void copy_rows(u8 *to, const act *from, u32 valid)
     }
 }
 
+#if TILE == 64
+// Scores of 16 rows and 32 keys. A warp multiplies 32 rows and 32 keys over every second product, and gives half of that to the
+// warp with the other products: for the same work it reads 32 + 32 rows where 16 rows and all products would read 16 + 32.
+TL_DEVICE void multiply_keys(float (&s)[KEY_TILES][4], const u8 *query, u8 *chunk, float4 *spare) {
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = warp / 4;
+    u32 row0 = warp % 2 * 32, key0 = warp / 2 % 2 * 32;
+    float part[2][4][4];
+#pragma unroll
+    for (int i = 0; i < 32; i++) part[i / 16][i / 4 % 4][i % 4] = 0.0f;
+#pragma unroll 9
+    for (int k = 0; k < PIECES / 2; k += 2) {
+        u32 at = (k + half) * 2;
+        u32 a[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            ldmatrix_x4(a[m], query + piece_at(TILE, row0 + m * 16 + lane % 16, at + lane / 16));
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            u32 b[4];
+            u32 key = key0 + j * 8 + lane / 16 * 8 + lane % 8;
+            ldmatrix_x4(b, chunk + piece_at(KEYS, key, at + lane / 8 % 2));
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                mma_bf16_16816(part[m][j], a[m], b[0], b[1]);
+                mma_bf16_16816(part[m][j + 1], a[m], b[2], b[3]);
+            }
+        }
+    }
+    __syncthreads(); // everyone has read the rotary part
+    float4 *from = (float4 *)(chunk + WEIGHT_PANEL * KEYS * 128) + warp % 4 * 128, *to = spare + warp % 4 * 128;
+    float4 *give = half ? from : to, *take = half ? to : from;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        // Indices must be known to the compiler, or the array goes to memory.
+        float(&mine)[4] = s[j];
+#pragma unroll
+        for (int e = 0; e < 4; e++) mine[e] = half ? part[1][j][e] : part[0][j][e];
+        float4 other;
+        other.x = half ? part[0][j][0] : part[1][j][0], other.y = half ? part[0][j][1] : part[1][j][1];
+        other.z = half ? part[0][j][2] : part[1][j][2], other.w = half ? part[0][j][3] : part[1][j][3];
+        give[j * 32 + lane] = other;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float4 other = take[j * 32 + lane];
+        s[j][0] += other.x, s[j][1] += other.y, s[j][2] += other.z, s[j][3] += other.w;
+    }
+}
+#else
 // Scores of this warp's 16 rows and KEY_TILES x 8 keys.
 TL_DEVICE void multiply_keys(float (&s)[KEY_TILES][4], const u8 *query, const u8 *chunk, u32 row0, u32 key0) {
     u32 lane = threadIdx.x % 32;
@@ -68,12 +120,13 @@ TL_DEVICE void multiply_keys(float (&s)[KEY_TILES][4], const u8 *query, const u8
         for (int e = 0; e < 4; e++) s[j][e] += odd[j][e];
     }
 }
+#endif
 
 // out += weights x values for this warp's columns.
 TL_DEVICE void multiply_values(float (&out)[ROW_WARPS][COLUMNS / 8][4], const u8 *chunk, u32 column) {
     u32 lane = threadIdx.x % 32;
     const u8 *weights = chunk + WEIGHT_PANEL * KEYS * 128;
-#pragma unroll
+#pragma unroll VALUE_STEPS
     for (int k = 0; k < KEYS / 16; k++) {
         u32 a[ROW_WARPS][4];
 #pragma unroll
@@ -99,7 +152,12 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
     float *top = (float *)(stage + 2 * CHUNK_BYTES); // [KEY_WARPS][TILE]
     float *rescale = top + KEY_WARPS * TILE;         // [TILE]
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#if TILE == 64
+    float4 *spare = (float4 *)(rescale + TILE); // 8 KB
+    u32 row0 = warp % 2 * 32 + warp / 4 * 16, key_warp = warp / 2 % 2, key0 = key_warp * 32;
+#else
     u32 row0 = warp % ROW_WARPS * 16, key_warp = warp / ROW_WARPS, key0 = key_warp * KEY_TILES * 8;
+#endif
     u32 column = warp * COLUMNS;
 
     griddep_wait();
@@ -108,25 +166,20 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
     if (blockIdx.x >= blocks) return;
     u32 unit = mla_begin(total, blockIdx.x, blocks), end = mla_begin(total, blockIdx.x + 1, blocks);
     while (unit < end) {
-        u32 seq = mla_find(p.rows, p.seqs, p.window, unit, before);
-        MlaSpan span = mla_span(p.rows, seq, p.window);
-        u32 tile = (unit - before) / span.chunks, chunk = (unit - before) % span.chunks;
-        u32 count = min(span.chunks - chunk, end - unit), begin = p.rows.seq_begin[seq];
-        u64 pair0 = (u64)begin * HEADS + tile * TILE;
-        u32 valid = min(span.rows * HEADS - tile * TILE, (u32)TILE);
-        u32 first_key = span.from + chunk * KEYS;
-        const act *keys = p.cache + ((u64)p.rows.seq_kv[seq] + first_key) * DIM;
-        u32 left = span.keys - first_key;
-
-        copy_rows<TILE>(query, p.q + pair0 * DIM, valid);
-        copy_rows<KEYS>(stage, keys, left);
+        MlaPlace at = mla_place(p, unit, end);
+        u32 count = at.count, begin = at.begin;
+        MlaSpan span = at.span;
+        u32 first_key = span.from + at.chunk * KEYS;
+        const act *keys = p.cache + ((u64)p.rows.seq_kv[at.seq] + first_key) * DIM;
+        copy_rows<TILE>(query, p.q + mla_pair(at) * DIM, mla_valid(at));
+        copy_rows<KEYS>(stage, keys, span.keys - first_key);
         cp_async_commit();
 
         // The two rows that this lane has of the scores.
         u32 pass_row[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            pass_row[h] = begin + min((tile * TILE + row0 + lane / 4 + h * 8) / HEADS, span.rows - 1);
+            pass_row[h] = begin + min((at.tile * TILE + row0 + lane / 4 + h * 8) / HEADS, span.rows - 1);
         }
         float most[2] = {NEVER, NEVER}, sum[2] = {0.0f, 0.0f};
         float out[ROW_WARPS][COLUMNS / 8][4];
@@ -144,21 +197,29 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             cp_async_wait<0>();
             __syncthreads(); // the chunk is there, and everyone has done with the one before
             if (i + 1 < count) {
-                copy_rows<KEYS>(stage + (~i & 1) * CHUNK_BYTES, keys + (u64)(i + 1) * KEYS * DIM, left - (i + 1) * KEYS);
+                copy_rows<KEYS>(stage + (~i & 1) * CHUNK_BYTES, keys + (u64)(i + 1) * KEYS * DIM,
+                                span.keys - first_key - (i + 1) * KEYS);
                 cp_async_commit();
             }
             float s[KEY_TILES][4];
+#if TILE == 64
+            multiply_keys(s, query, here, spare);
+#else
             multiply_keys(s, query, here, row0, key0);
+#endif
             u32 key = first_key + i * KEYS;
             bool edge = key + KEYS > span.start || p.window != 0; // some row may not see some key
             if (edge) {
+                // Bits first, few at a time: all loads at once would need more registers than there are.
+                u32 seen = 0;
+#pragma unroll 4
+                for (u32 i = 0; i < KEY_TILES * 4; i++) {
+                    u32 k = key + key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
+                    seen |= (u32)mla_sees(p, span, begin, pass_row[0] + (i / 2 % 2) * (pass_row[1] - pass_row[0]), k) << i;
+                }
 #pragma unroll
-                for (int j = 0; j < KEY_TILES; j++) {
-#pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        u32 k = key + key0 + j * 8 + lane % 4 * 2 + e % 2;
-                        if (!mla_sees(p, span, begin, pass_row[e / 2], k)) s[j][e] = NEVER;
-                    }
+                for (int i = 0; i < KEY_TILES * 4; i++) {
+                    if (!(seen >> i & 1)) s[i / 4][i % 4] = NEVER;
                 }
             }
             float high[2] = {NEVER, NEVER};
@@ -175,6 +236,7 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             }
             __syncthreads(); // scores are done: the rotary part of the chunk is free
             if (edge) {
+#pragma unroll 2
                 for (u32 t = threadIdx.x; t < KEYS * KV_LORA / 8; t += THREADS) {
                     uint4 *at = (uint4 *)(here + t * 16);
                     uint4 v = *at;
@@ -230,8 +292,11 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             sum[h] += __shfl_xor_sync(0xffffffffu, sum[h], 2);
             if (lane % 4 == 0) top[key_warp * TILE + row0 + lane / 4 + h * 8] = sum[h];
         }
-        bool whole = count == span.chunks;
-        u32 slot = mla_slot(blockIdx.x, chunk == 0);
+        // Found again: to keep all of it through the loop would take registers that the loop needs.
+        at = mla_place(p, unit, end);
+        bool whole = at.count == at.span.chunks;
+        u32 slot = mla_slot(blockIdx.x, at.chunk == 0), valid = mla_valid(at);
+        u64 pair0 = mla_pair(at);
         __syncthreads();
         if (!whole && key_warp == 0 && lane % 4 == 0) {
 #pragma unroll
@@ -248,26 +313,26 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             for (int h = 0; h < 2; h++) {
                 u32 row = m * 16 + lane / 4 + h * 8;
                 if (row >= valid) continue;
-                u32 to = column + lane % 4 * 2;
+                u32 c = column + lane % 4 * 2;
                 if (whole) {
                     float norm = 0.0f;
                     for (u32 w = 0; w < KEY_WARPS; w++) norm += top[w * TILE + row];
                     float scale = norm == 0.0f ? 0.0f : 1.0f / norm;
-                    act *at = p.out + (pair0 + row) * KV_LORA + to;
+                    act *to = p.out + (pair0 + row) * KV_LORA + c;
 #pragma unroll
                     for (int n = 0; n < COLUMNS / 8; n++) {
-                        *(u32 *)(at + n * 8) = pack_bf16x2(out[m][n][2 * h] * scale, out[m][n][2 * h + 1] * scale);
+                        *(u32 *)(to + n * 8) = pack_bf16x2(out[m][n][2 * h] * scale, out[m][n][2 * h + 1] * scale);
                     }
                 } else {
-                    float *at = p.part + ((u64)slot * TILE + row) * KV_LORA + to;
+                    float *to = p.part + ((u64)slot * TILE + row) * KV_LORA + c;
 #pragma unroll
                     for (int n = 0; n < COLUMNS / 8; n++) {
-                        *(float2 *)(at + n * 8) = float2{out[m][n][2 * h], out[m][n][2 * h + 1]};
+                        *(float2 *)(to + n * 8) = float2{out[m][n][2 * h], out[m][n][2 * h + 1]};
                     }
                 }
             }
         }
-        unit += count;
+        unit += at.count;
         __syncthreads(); // shared memory is free for the next tile
     }
 }

@@ -100,6 +100,32 @@ TL_DEVICE u32 mla_find(const Rows &rows, u32 seqs, u32 window, u32 unit, u32 &be
     return 0;
 }
 
+// What a block does next: some chunks of one tile.
+struct MlaPlace {
+    MlaSpan span;
+    u32 seq;
+    u32 begin; // first row of the sequence in the pass
+    u32 tile;
+    u32 chunk; // first
+    u32 count; // of chunks
+};
+
+TL_DEVICE MlaPlace mla_place(const MlaArgs &p, u32 unit, u32 end) {
+    MlaPlace at;
+    u32 before;
+    at.seq = mla_find(p.rows, p.seqs, p.window, unit, before);
+    at.span = mla_span(p.rows, at.seq, p.window);
+    at.begin = p.rows.seq_begin[at.seq];
+    at.tile = (unit - before) / at.span.chunks;
+    at.chunk = (unit - before) % at.span.chunks;
+    at.count = min(at.span.chunks - at.chunk, end - unit);
+    return at;
+}
+
+// First (row, head) pair of the tile, and how many are real.
+TL_DEVICE u64 mla_pair(const MlaPlace &at) { return (u64)at.begin * HEADS + at.tile * TILE; }
+TL_DEVICE u32 mla_valid(const MlaPlace &at) { return min(at.span.rows * HEADS - at.tile * TILE, (u32)TILE); }
+
 // First unit of block `block`.
 TL_DEVICE u32 mla_begin(u32 total, u32 block, u32 blocks) { return (u32)((u64)total * block / blocks); }
 

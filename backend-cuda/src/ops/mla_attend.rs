@@ -120,7 +120,8 @@ impl KernelArgs for TileArgs {}
 /// Shared memory of the portable form: queries, two chunks of 64 keys, and what warps tell each other.
 fn shared_bytes(dim: usize, tile: usize) -> u32 {
     let row = dim.div_ceil(64) * 128;
-    (row * (tile + 2 * 64) + (128 + tile) * 4) as u32
+    let exchange = if tile == 64 { 8192 } else { 0 };
+    (row * (tile + 2 * 64) + (128 + tile) * 4 + exchange) as u32
 }
 
 impl MlaAttend {
