@@ -100,7 +100,7 @@ static Named named[16];
 static Bulk bulk[MOST_BULK];
 static unsigned ready[32], warps_ready, running, bulks;
 static unsigned barrier_arrived, barrier_count, barrier_result;
-static unsigned long polls;
+static unsigned long polls, blocks_begun;
 static Site barrier_site;
 static Fiber *cur;
 static void *main_sp;

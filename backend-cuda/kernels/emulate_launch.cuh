@@ -105,6 +105,7 @@ static void begin_block() {
     memset(named, 0, sizeof named);
     barrier_arrived = barrier_count = barrier_result = bulks = warps_ready = 0;
     polls = 0;
+    blocks_begun++;
     for (unsigned w = 0; w * 32 < n; w++) {
         for (Group &g : groups[w]) g.arrived = 0;
         unsigned lanes = n - w * 32;

@@ -5,11 +5,17 @@
 #pragma once
 #include "treeline.cuh"
 
+// Shared memory as instructions address it: what is static first, then what is dynamic, aligned to 128 bytes and no more.
+namespace emu {
+inline u32 dynamic_addr() { return ((u32)(__stop_tl_shared - __start_tl_shared) + 1023u) / 1024u * 1024u + 128u; }
+inline u8 *shared_at(u32 addr) {
+    return addr < dynamic_addr() ? __start_tl_shared + addr : tl::dynamic_shared + (addr - dynamic_addr());
+}
+} // namespace emu
 inline u32 shared_addr(const void *p) {
-    // Static shared memory comes first, as on the device; differences within one object hold.
     const u8 *c = (const u8 *)p;
     bool fixed = c >= __start_tl_shared && c < __stop_tl_shared;
-    return fixed ? (u32)(c - __start_tl_shared) : 0x10000u + (u32)(c - tl::dynamic_shared);
+    return fixed ? (u32)(c - __start_tl_shared) : emu::dynamic_addr() + (u32)(c - tl::dynamic_shared);
 }
 
 // ---- Loads and stores of global memory ----------------------------------------------------------------------------------
@@ -81,23 +87,23 @@ inline void cp_async16_zfill(void *shared, const void *global, bool valid, tl::S
 inline void cp_async8(void *shared, const void *global, tl::Site at = tl::here()) { emu::issue(shared, global, 8, 8, at); }
 inline void cp_async4(void *shared, const void *global, tl::Site at = tl::here()) { emu::issue(shared, global, 4, 4, at); }
 inline void cp_async_commit() { tl::cur->groups++; }
-template <int N> inline void cp_async_wait() { emu::complete(N); }
+template <int tl_n> inline void cp_async_wait() { emu::complete(tl_n); }
 
 // ---- Tensor cores -------------------------------------------------------------------------------------------------------
 
 namespace emu {
 using namespace tl;
 
-template <int N> struct Matrices {
+template <int tl_n> struct Matrices {
     const u8 *row;
-    u32 out[N];
+    u32 out[tl_n];
     Site at;
 };
-template <int N, bool TRANS> inline void load_matrices(u32 (&r)[N], const void *row, Site at) {
-    Matrices<N> mine{(const u8 *)row, {}, at};
-    collect(~0u, at, &mine, [](Matrices<N> **all, unsigned lanes) {
+template <int tl_n, bool tl_trans> inline void load_matrices(u32 (&r)[tl_n], const void *row, Site at) {
+    Matrices<tl_n> mine{(const u8 *)row, {}, at};
+    collect(~0u, at, &mine, [](Matrices<tl_n> **all, unsigned lanes) {
         if (lanes != ~0u) fail(all[__builtin_ctz(lanes)]->at, "ldmatrix in a warp that is not whole");
-        for (unsigned m = 0; m < N; m++) {
+        for (unsigned m = 0; m < tl_n; m++) {
             const u16 *rows[8];
             for (unsigned i = 0; i < 8; i++) {
                 check_shared(all[m * 8 + i]->row, 16, 16, all[m * 8 + i]->at);
@@ -105,12 +111,12 @@ template <int N, bool TRANS> inline void load_matrices(u32 (&r)[N], const void *
             }
             for (unsigned lane = 0; lane < 32; lane++) {
                 unsigned g = lane / 4, t = lane % 4 * 2;
-                u32 low = TRANS ? rows[t][g] : rows[g][t], high = TRANS ? rows[t + 1][g] : rows[g][t + 1];
+                u32 low = tl_trans ? rows[t][g] : rows[g][t], high = tl_trans ? rows[t + 1][g] : rows[g][t + 1];
                 all[lane]->out[m] = low | high << 16;
             }
         }
     });
-    for (int m = 0; m < N; m++) r[m] = mine.out[m];
+    for (int m = 0; m < tl_n; m++) r[m] = mine.out[m];
 }
 
 struct Mma {

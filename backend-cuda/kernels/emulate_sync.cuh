@@ -36,10 +36,10 @@ inline u32 bf16x2_sub(u32 a, u32 b) {
     for (int i = 0; i < 2; i++) r |= tl_round_bf16(tl_half(a, i) - tl_half(b, i)) << (16 * i);
     return r;
 }
-template <int LUT> inline u32 lop3(u32 a, u32 b, u32 c) {
+template <int tl_lut> inline u32 lop3(u32 a, u32 b, u32 c) {
     u32 r = 0;
     for (int i = 0; i < 8; i++) {
-        if (LUT >> i & 1) r |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+        if (tl_lut >> i & 1) r |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
     }
     return r;
 }

@@ -115,7 +115,7 @@ TL_DEVICE void cp_async4(void *shared, const void *global) {
 // Copies form groups; `cp_async_wait<N>` waits for all but the newest N groups of this thread. Other threads see the data
 // after a barrier.
 TL_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> TL_DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+template <int tl_n> TL_DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(tl_n) : "memory"); }
 
 // ---- Tensor cores -------------------------------------------------------------------------------------------------------
 
@@ -190,9 +190,9 @@ TL_DEVICE u32 bf16x2_sub(u32 a, u32 b) {
 }
 
 // Any function of three bits, on each bit: LUT is the function applied to (0xF0, 0xCC, 0xAA).
-template <int LUT> TL_DEVICE u32 lop3(u32 a, u32 b, u32 c) {
+template <int tl_lut> TL_DEVICE u32 lop3(u32 a, u32 b, u32 c) {
     u32 r;
-    asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(r) : "r"(a), "r"(b), "r"(c), "n"(LUT));
+    asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(r) : "r"(a), "r"(b), "r"(c), "n"(tl_lut));
     return r;
 }
 // Byte i of the result is byte (selector >> 4 i) & 7 of the eight bytes a (0..3), b (4..7).

@@ -1,7 +1,7 @@
 //! Tensor cores and asynchronous copies on the emulator and on a GPU, and what the emulator says of a missing wait.
 
 use bytemuck::{Pod, Zeroable};
-use treeline_cuda::device::{Buffer, Gpu, KernelArgs, Launch, Ptr};
+use treeline_cuda::device::{Arch, Buffer, Gpu, KernelArgs, Launch, Ptr};
 use treeline_cuda::testing::{Numbers, emulator, from_bf16, gpus, relative_error, to_bf16};
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -96,4 +96,57 @@ fn bulk_copies_through_a_ring() {
             assert_eq!(gpu.read_all(&d).unwrap(), want, "{}", gpu.info().name);
         }
     }
+}
+
+/// The defines of `selftest_wgmma`, and whether its operand is overwritten too early.
+#[derive(Debug, Clone, Copy)]
+struct Warpgroup {
+    columns: usize,
+    turned: bool,
+    plain: bool,
+    registers: bool,
+    mode: u32,
+}
+
+/// Error of a warpgroup's product against f64.
+fn warpgroup(gpu: &Gpu, w: Warpgroup) -> treeline_cuda::Result<f64> {
+    let (n, mut numbers) = (w.columns, Numbers(7 + w.columns as u64));
+    let (a, b) = (to_bf16(&numbers.floats(64 * 64, 1.0)), to_bf16(&numbers.floats(64 * n, 1.0)));
+    let (at, bt) = (gpu.upload("a", &a)?, gpu.upload("b", &b)?);
+    let d: Buffer<f32> = gpu.alloc("d", 64 * n)?;
+    let flag = i64::from;
+    let defines =
+        [("COLUMNS", n as i64), ("TURNED", flag(w.turned)), ("PLAIN", flag(w.plain)), ("REGISTERS", flag(w.registers))];
+    let kernel = gpu.kernel("selftest_wgmma.cu", "selftest_wgmma", &defines)?;
+    let launch = Launch { grid: [1, 1, 1], block: 128, shared: 1024 + 8192 + 8192 * n.div_ceil(64) as u32 };
+    gpu.launch(&kernel, launch, &Args { a: at.ptr(), b: bt.ptr(), d: d.ptr(), mode: w.mode, rows: 0 })?;
+    let (a, b) = (from_bf16(&a), from_bf16(&b));
+    let b_at = |k: usize, c: usize| f64::from(if w.turned { b[k * n + c] } else { b[c * 64 + k] });
+    let sum = |i: usize| (0..64).map(|k| f64::from(a[i / n * 64 + k]) * b_at(k, i % n)).sum::<f64>() as f32;
+    Ok(relative_error(&gpu.read_all(&d)?, &(0..64 * n).map(sum).collect::<Vec<_>>()))
+}
+
+#[test]
+fn products_of_a_warpgroup_in_every_layout() {
+    for gpu in gpus() {
+        if !matches!(gpu.info().arch, Arch::Host | Arch::Sm90a) {
+            continue;
+        }
+        // Every size once, every layout once.
+        let sizes = [8, 16, 32, 64, 128, 256].map(|columns| (columns, 0u32));
+        for (columns, choice) in sizes.into_iter().chain((1..8).map(|choice| (64, choice))) {
+            let [turned, plain, registers] = [0, 1, 2].map(|bit| choice >> bit & 1 == 1);
+            let w = Warpgroup { columns, turned, plain, registers, mode: 0 };
+            let error = warpgroup(&gpu, w).unwrap();
+            assert!(error <= 1e-6, "{}: {w:?}: {error:e}", gpu.info().name);
+        }
+    }
+}
+
+#[test]
+fn an_operand_that_changes_too_early_shows() {
+    let Some(gpu) = emulator() else { return };
+    let w = Warpgroup { columns: 64, turned: false, plain: false, registers: false, mode: 1 };
+    let said = warpgroup(&gpu, w).unwrap_err().to_string();
+    assert!(said.contains("an operand changed"), "{said}");
 }
