@@ -1,22 +1,17 @@
-// What the kernels of a mixture of experts share: which rows go to which expert.
+// What the kernels of a mixture of experts share: which picks go to which expert.
 #pragma once
 #include "treeline.cuh"
 
-// At most eight picks of one expert: one tile of columns.
+// At most eight picks of one expert: one tile of columns. Their order within an expert is arbitrary; nothing that is computed
+// depends on it.
+#define SEGMENT 8
 struct Segment {
     i32 expert;
-    u32 first; // its first slot
+    u32 first; // its first slot: picks are numbered by expert
     u32 count; // 1..8
     u32 pad;
-};
-#define SEGMENT 8
-
-// Picks sorted by expert. Their order within an expert is arbitrary: nothing that is computed depends on it.
-struct Dispatch {
-    const Segment *segments; // by ascending expert
-    const u32 *counts;       // [0] segments, [1] slots, [2] distinct experts
-    const i32 *slot_row;     // [slots] row of each pick
-    const float *slot_weight; // [slots]
+    i32 row[SEGMENT];
+    float weight[SEGMENT];
 };
 
 TL_DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }

@@ -21,10 +21,8 @@ struct RouteArgs {
     float *weights;      // [rows][TOP_K]
     u32 *distinct;       // experts that real rows use, or none
     u32 *arrived;        // blocks that are done; 0 between launches
-    Segment *segments;
-    u32 *counts;
-    i32 *slot_row;
-    float *slot_weight;
+    Segment *segments; // by ascending expert
+    u32 *counts;       // segments, picks, distinct experts
     float scaling;
     u32 rows;
 };
@@ -131,8 +129,11 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
     bool forced = false;
     if (p.forced) {
         i32 id = lane < TOP_K ? p.forced[(u64)row * TOP_K + lane] : 0;
-        forced = __all_sync(0xffffffffu, id >= 0 && id < EXPERTS);
-        if (forced && lane < TOP_K) picked[lane] = id;
+        if (lane < TOP_K) picked[lane] = id;
+        __syncwarp();
+        bool fits = id >= 0 && id < EXPERTS;
+        for (u32 i = 0; i < TOP_K; i++) fits = fits && (i >= lane || lane >= TOP_K || picked[i] != id);
+        forced = __all_sync(0xffffffffu, fits);
     }
     if (!forced) {
 #pragma unroll
@@ -181,8 +182,8 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
     }
 }
 
-// One block sorts all picks by expert: count, running sums, then each pick takes the next slot of its expert.
-TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *place, u32 (*sums)[3]) {
+// One block sorts all picks by expert: count, running sums, then each pick takes the next place of its expert.
+TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums)[3]) {
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, picks = p.rows * TOP_K;
     for (u32 e = thread; e < EXPERTS; e += THREADS) count[e] = 0;
     __syncthreads();
@@ -221,14 +222,16 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *place, u32 (*sums
     }
     for (u32 i = 0; i < PER_THREAD; i++) {
         u32 e = thread * PER_THREAD + i, n = e < EXPERTS ? count[e] : 0;
-        if (e < EXPERTS) place[e] = before[0];
+        if (e < EXPERTS) {
+            begin[e] = before[1];
+            count[e] = 0;
+        }
         for (u32 done = 0; done < n; done += SEGMENT) {
-            Segment s;
+            Segment &s = p.segments[before[1]++];
             s.expert = (i32)e;
             s.first = before[0] + done;
             s.count = n - done < SEGMENT ? n - done : SEGMENT;
             s.pad = 0;
-            p.segments[before[1]++] = s;
         }
         before[0] += n;
     }
@@ -242,19 +245,21 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *place, u32 (*sums
     for (u32 i = thread; i < picks; i += THREADS) {
         i32 id = p.ids[i];
         if (id < 0) continue;
-        u32 slot = atomicAdd(&place[id], 1u);
-        p.slot_row[slot] = (i32)(i / TOP_K);
-        p.slot_weight[slot] = p.weights[i];
+        u32 slot = atomicAdd(&count[id], 1u);
+        Segment &s = p.segments[begin[id] + slot / SEGMENT];
+        s.row[slot % SEGMENT] = (i32)(i / TOP_K);
+        s.weight[slot % SEGMENT] = p.weights[i];
     }
 }
 
 // A block for each row; the last one to finish sorts.
 TL_KERNEL(moe_route, RouteArgs, THREADS) {
     __shared__ float score[EXPERTS], choice[EXPERTS];
-    __shared__ u32 kept[GROUPS], place[EXPERTS], sums[THREADS / 32][3];
+    __shared__ u32 kept[GROUPS], begin[EXPERTS], sums[THREADS / 32][3];
     __shared__ i32 picked[TOP_K];
     __shared__ u32 last;
     u32 row = blockIdx.x, lane = threadIdx.x % 32;
+    griddep_launch();
     if (threadIdx.x < 32) {
         if (p.seq[row] >= 0) {
             route_row(p, row, lane, score, choice, kept, picked);
@@ -268,5 +273,5 @@ TL_KERNEL(moe_route, RouteArgs, THREADS) {
     __syncthreads();
     if (!last) return;
     if (threadIdx.x == 0) *p.arrived = 0;
-    sort_picks(p, (u32 *)score, place, sums);
+    sort_picks(p, (u32 *)score, begin, sums);
 }

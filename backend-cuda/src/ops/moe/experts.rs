@@ -2,6 +2,7 @@
 
 use super::super::rows::{Bucket, RowsPtr};
 use super::super::vector::{blocks, defines, widest};
+use super::int4::{Int4, Tuning};
 use super::router::{Dispatch, check_rows};
 use super::weights::ExpertWeights;
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
@@ -62,9 +63,15 @@ pub struct Experts {
     /// One expert in the checkpoint's layout, where the kernels want another.
     pub(super) staging: Option<Buffer<u32>>,
     max_rows: usize,
-    up: Kernel,
-    down: Kernel,
+    form: Form,
     middle: Buffer<u8>,
+}
+
+/// Kernels: one thread an output, for every shape, or the fast ones.
+#[derive(Debug)]
+enum Form {
+    Plain { up: Kernel, down: Kernel },
+    Int4(Int4),
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -81,32 +88,53 @@ struct PlainArgs {
 impl KernelArgs for PlainArgs {}
 
 impl Experts {
-    /// Experts of this shape for buckets of at most `max_rows` rows, activations of type `dtype`.
+    /// Experts of this shape for buckets of at most `max_rows` rows, activations of type `dtype`. The fast form serves bf16 with
+    /// INT4 weights whose sizes are multiples of 64, the plain form all else.
     ///
     /// # Errors
     /// INT4 rows that are no whole number of groups, the compiler's, or the driver's.
     pub fn new(gpu: &Gpu, dtype: Dtype, shape: ExpertShape, max_rows: usize) -> Result<Self> {
+        Self::with(gpu, dtype, shape, max_rows, Tuning::of(dtype, &shape))
+    }
+
+    /// The same with a chosen tuning; `None` takes the plain form.
+    ///
+    /// # Errors
+    /// As [`Experts::new`].
+    pub fn with(gpu: &Gpu, dtype: Dtype, shape: ExpertShape, max_rows: usize, tuning: Option<Tuning>) -> Result<Self> {
         let ExpertShape { hidden, intermediate, top_k, kind, .. } = shape;
         if kind == ExpertKind::Int4 && !(hidden.is_multiple_of(32) && intermediate.is_multiple_of(32)) {
             let problem = format!("INT4 experts of {hidden} x {intermediate}: both must be multiples of 32");
             return Err(CudaError::Model(problem));
         }
         let sizes = [("HIDDEN", hidden as i64), ("INTER", intermediate as i64)];
-        let vec = widest(dtype, &[hidden, intermediate]);
-        let int4 = i64::from(kind == ExpertKind::Int4);
-        let plain = [sizes[0], sizes[1], ("TOP_K", top_k as i64), ("INT4", int4), ("VEC", vec as i64)];
-        let plain = defines(dtype, &plain);
-        Ok(Self {
+        let form = match tuning {
+            Some(tuning) => Form::Int4(Int4::new(gpu, shape, tuning)?),
+            None => {
+                let vec = widest(dtype, &[hidden, intermediate]) as i64;
+                let int4 = i64::from(kind == ExpertKind::Int4);
+                let all = [sizes[0], sizes[1], ("TOP_K", top_k as i64), ("INT4", int4), ("VEC", vec)];
+                let all = defines(dtype, &all);
+                Form::Plain {
+                    up: gpu.kernel("moe_plain.cu", "moe_plain_up", &all)?,
+                    down: gpu.kernel("moe_plain.cu", "moe_plain_down", &all)?,
+                }
+            }
+        };
+        let mut experts = Self {
             dtype,
             shape,
             pack: gpu.kernel("moe_pack.cu", "moe_pack", &sizes)?,
             synthetic: gpu.kernel("moe_pack.cu", "moe_synthetic", &sizes)?,
             staging: None,
             max_rows,
-            up: gpu.kernel("moe_plain.cu", "moe_plain_up", &plain)?,
-            down: gpu.kernel("moe_plain.cu", "moe_plain_down", &plain)?,
+            form,
             middle: gpu.alloc("expert activations", max_rows * top_k * intermediate * dtype.bytes())?,
-        })
+        };
+        if tuning.is_some() {
+            experts.staging = Some(gpu.alloc("expert staging", experts.expert_bytes() / 4)?);
+        }
+        Ok(experts)
     }
 
     /// out\[row\] = Σ over its experts of weight · down(silu(gate h) · up h).
@@ -114,7 +142,47 @@ impl Experts {
     /// # Errors
     /// A bucket of more rows than these experts were made for, or the driver's.
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
-        check_rows("moe_plain_up", bucket, self.max_rows)?;
+        self.run_up(gpu, bucket, args, layer)?;
+        self.run_down(gpu, bucket, args, layer)
+    }
+
+    /// The first half of [`Experts::run`], up to the activation; by itself only for measuring.
+    ///
+    /// # Errors
+    /// As [`Experts::run`].
+    pub fn run_up(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
+        check_rows("experts", bucket, self.max_rows)?;
+        match &self.form {
+            Form::Int4(fast) => fast.up(gpu, args, layer, self.middle.ptr()),
+            Form::Plain { up, .. } => {
+                let picks = bucket.rows * self.shape.top_k as u32;
+                self.plain(gpu, up, [picks, blocks(self.shape.intermediate, THREADS), 1], args, layer)
+            }
+        }
+    }
+
+    /// The second half of [`Experts::run`], which must follow the first.
+    ///
+    /// # Errors
+    /// As [`Experts::run`].
+    pub fn run_down(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
+        check_rows("experts", bucket, self.max_rows)?;
+        match &self.form {
+            Form::Int4(fast) => fast.down(gpu, bucket, args, layer, self.middle.ptr()),
+            Form::Plain { down, .. } => {
+                self.plain(gpu, down, [bucket.rows, blocks(self.shape.hidden, THREADS), 1], args, layer)
+            }
+        }
+    }
+
+    fn plain(
+        &self,
+        gpu: &Gpu,
+        kernel: &Kernel,
+        grid: [u32; 3],
+        args: &ExpertsArgs,
+        layer: &ExpertWeights,
+    ) -> Result<()> {
         let plain = PlainArgs {
             experts: layer.bytes.ptr(),
             h: args.h,
@@ -123,10 +191,6 @@ impl Experts {
             middle: self.middle.ptr(),
             out: args.out,
         };
-        let grid = |across, outputs| [across, blocks(outputs, THREADS), 1];
-        let launch = |grid| Launch { grid, block: THREADS as u32, shared: 0 };
-        let picks = bucket.rows * self.shape.top_k as u32;
-        gpu.launch(&self.up, launch(grid(picks, self.shape.intermediate)), &plain)?;
-        gpu.launch(&self.down, launch(grid(bucket.rows, self.shape.hidden)), &plain)
+        gpu.launch(kernel, Launch { grid, block: THREADS as u32, shared: 0 }, &plain)
     }
 }

@@ -5,9 +5,11 @@
 //! depends on the other rows of the pass, and nothing that is launched depends on the choice.
 
 mod experts;
+mod int4;
 mod router;
 mod weights;
 
 pub use experts::{ExpertKind, ExpertShape, Experts, ExpertsArgs};
+pub use int4::Tuning;
 pub use router::{Dispatch, Router, RouterArgs};
 pub use weights::{ExpertTensor, ExpertWeights};

@@ -17,18 +17,17 @@ const MOST_PICKS: usize = 32;
 /// Most experts: the kernel keeps a row's scores in shared memory.
 const MOST_EXPERTS: usize = 4096;
 
-/// Picks by expert, on the device: valid from [`Router::run`] until the next.
+/// Words of one segment, as in `moe.cuh`: expert, first pick, picks, 0, eight rows, eight weights.
+pub(super) const SEGMENT_WORDS: usize = 4 + 2 * SEGMENT;
+
+/// Picks sorted by expert, on the device: valid from [`Router::run`] until the next.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Dispatch {
-    /// Runs of at most 8 picks of one expert, ascending: expert, first slot, picks, 0; four u32 each.
+    /// Runs of at most 8 picks of one expert, by ascending expert.
     pub segments: Ptr,
-    /// Segments, slots, distinct experts; u32.
+    /// Segments, picks, distinct experts; u32.
     pub counts: Ptr,
-    /// Row of each slot, i32.
-    pub slot_row: Ptr,
-    /// Weight of each slot, f32.
-    pub slot_weight: Ptr,
 }
 
 /// What one routing reads and writes. Rows are those of the bucket.
@@ -59,7 +58,6 @@ pub struct Router {
     max_rows: usize,
     counts: Buffer<u32>,
     segments: Buffer<u32>,
-    slots: Buffer<u32>,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -75,8 +73,6 @@ struct RouteArgs {
     arrived: Ptr,
     segments: Ptr,
     counts: Ptr,
-    slot_row: Ptr,
-    slot_weight: Ptr,
     scaling: f32,
     rows: u32,
 }
@@ -124,20 +120,14 @@ impl Router {
         let kernel = gpu.kernel("moe_route.cu", "moe_route", &defines)?;
         // Word 0 counts blocks and must be 0 between launches; the lists' sizes follow.
         let counts = gpu.zeroed("expert counts", 4)?;
-        let segments = gpu.alloc("expert segments", most_segments(max_rows, experts, top_k) * 4)?;
-        let slots = gpu.alloc("expert slots", max_rows * top_k * 2)?;
-        Ok(Self { kernel, scaling, max_rows, counts, segments, slots })
+        let segments = gpu.alloc("expert segments", most_segments(max_rows, experts, top_k) * SEGMENT_WORDS)?;
+        Ok(Self { kernel, scaling, max_rows, counts, segments })
     }
 
     /// Where the sorted picks lie.
     #[must_use]
     pub fn dispatch(&self) -> Dispatch {
-        Dispatch {
-            segments: self.segments.ptr(),
-            counts: self.counts.at(1),
-            slot_row: self.slots.ptr(),
-            slot_weight: self.slots.at(self.slots.len() / 2),
-        }
+        Dispatch { segments: self.segments.ptr(), counts: self.counts.at(1) }
     }
 
     /// Routes the rows of `bucket`: equal scores go to the smaller id, rows without usable scores get distinct experts too.
@@ -146,7 +136,7 @@ impl Router {
     /// A bucket of more rows than this router was made for, or the driver's.
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, args: &RouterArgs) -> Result<()> {
         check_rows("moe_route", bucket, self.max_rows)?;
-        let Dispatch { segments, counts, slot_row, slot_weight } = self.dispatch();
+        let Dispatch { segments, counts } = self.dispatch();
         let args = RouteArgs {
             seq: args.rows.seq,
             logits: args.logits,
@@ -158,8 +148,6 @@ impl Router {
             arrived: self.counts.at(0),
             segments,
             counts,
-            slot_row,
-            slot_weight,
             scaling: self.scaling,
             rows: bucket.rows,
         };

@@ -49,6 +49,14 @@ struct SyntheticArgs {
 
 impl KernelArgs for SyntheticArgs {}
 
+impl ExpertWeights {
+    /// The first byte.
+    #[must_use]
+    pub fn ptr(&self) -> Ptr {
+        self.bytes.ptr()
+    }
+}
+
 impl Experts {
     /// Memory for the experts of one layer.
     ///

@@ -1,0 +1,116 @@
+// Experts with INT4 weights: silu(gate h) * up h.
+//
+// HIDDEN, INTER, WARPS, STAGES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
+// takes a slice of the columns, and the block adds the slices. The units of all segments are dealt out in equal runs, so a block
+// keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of slices in shared memory,
+// filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
+#include "moe_int4.cuh"
+
+#define TILES (INTER / 8)
+#define CHUNKS (HIDDEN / 64 / WARPS) // of one warp's slice
+#define SLICE (CHUNKS * CHUNK)
+#define TILE_BYTES (HIDDEN / 64 * CHUNK)
+#define EXPERT_BYTES ((u64)HIDDEN * INTER / 16 * 27)
+
+struct UpArgs {
+    const u8 *experts; // as moe_pack.cu lays them out
+    const bf16 *h;     // [rows][HIDDEN]
+    const Segment *segments;
+    const u32 *counts;
+    bf16 *middle; // [picks][INTER], numbered by expert
+};
+
+struct UpShared {
+    u8 ring[WARPS][STAGES][SLICE];
+    float4 sums[2][WARPS][32];
+    float4 offsets[WARPS][CHUNKS][4]; // of group 0 and group 1, two columns each
+    u64 full[WARPS][STAGES];
+};
+
+TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
+    TL_SHARED(bytes);
+    UpShared &s = *(UpShared *)bytes;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    if (lane == 0) {
+        for (int i = 0; i < STAGES; i++) mbar_init(&s.full[warp][i], 1);
+        mbar_fence_init();
+    }
+    __syncthreads();
+    griddep_wait();
+    griddep_launch();
+
+    u64 units = (u64)p.counts[0] * TILES;
+    u32 unit = (u32)(units * blockIdx.x / gridDim.x), end = (u32)(units * (blockIdx.x + 1) / gridDim.x);
+    u64 once = l2_evict_first();
+    auto fetch = [&](u32 of, u32 stage) {
+        if (lane != 0 || of >= end) return;
+        i32 expert = p.segments[of / TILES].expert;
+        const u8 *from = p.experts + (u64)expert * EXPERT_BYTES + (of % TILES) * TILE_BYTES + warp * SLICE;
+        mbar_arrive_expect(&s.full[warp][stage], SLICE);
+        bulk_copy_hint(s.ring[warp][stage], from, SLICE, &s.full[warp][stage], once);
+    };
+    for (u32 i = 0; i < STAGES; i++) fetch(unit + i, i);
+
+    Inputs x[CHUNKS * 2];
+    u32 first = 0, count = 0, stage = 0, phase = 0;
+    for (u32 turn = 0; unit < end; unit++, turn++) {
+        u32 tile = unit % TILES;
+        if (turn == 0 || tile == 0) {
+            const Segment &segment = p.segments[unit / TILES];
+            first = segment.first;
+            count = segment.count;
+            bool used = g < count;
+            const bf16 *h = p.h + (u64)(used ? segment.row[g] : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
+#pragma unroll
+            for (int i = 0; i < CHUNKS * 2; i++) {
+                x[i] = make_uint4(0, 0, 0, 0);
+                if (used) x[i] = ldg128(h + i * 32);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < CHUNKS; i++) {
+                float a[4], b[4];
+                offset_of(a, x[2 * i]);
+                offset_of(b, x[2 * i + 1]);
+                if (g == 0) s.offsets[warp][i][t] = make_float4(a[0], a[1], b[0], b[1]);
+            }
+            __syncwarp();
+        }
+        mbar_wait(&s.full[warp][stage], phase);
+        float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        const u8 *slice = s.ring[warp][stage];
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            Weights w = read_chunk(slice + i * CHUNK, lane);
+            float4 o = s.offsets[warp][i][t];
+            float a[4] = {o.x, o.y, o.x, o.y}, b[4] = {o.z, o.w, o.z, o.w};
+            multiply_group(a, w.words.x, w.words.y, x[2 * i]);
+            multiply_group(b, w.words.z, w.words.w, x[2 * i + 1]);
+            add_scaled(sum, a, bf16_lo(w.scales.x), bf16_lo(w.scales.y));
+            add_scaled(sum, b, bf16_hi(w.scales.x), bf16_hi(w.scales.y));
+        }
+        __syncwarp();
+        fetch(unit + STAGES, stage);
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
+        }
+        // Two sets of sums: the block may be one unit ahead of the warp that adds.
+        s.sums[turn % 2][warp][lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+        __syncthreads();
+        if (warp == turn % WARPS) {
+            float4 all = s.sums[turn % 2][0][lane];
+#pragma unroll
+            for (int w = 1; w < WARPS; w++) {
+                float4 part = s.sums[turn % 2][w][lane];
+                all.x += part.x;
+                all.y += part.y;
+                all.z += part.z;
+                all.w += part.w;
+            }
+            bf16 *to = p.middle + (u64)(first + 2 * t) * INTER + tile * 8 + g;
+            if (2 * t < count) to[0] = to_bf16(silu(all.x) * all.z);
+            if (2 * t + 1 < count) to[INTER] = to_bf16(silu(all.y) * all.w);
+        }
+    }
+}

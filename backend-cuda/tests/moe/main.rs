@@ -1,0 +1,5 @@
+//! Mixtures of experts on every device that is here.
+
+mod experts;
+mod reference;
+mod routing;
