@@ -3,12 +3,14 @@
 #![allow(clippy::print_stderr, reason = "a test says what it found")]
 
 mod gqa_reference;
+mod typed;
 
-use gqa_reference::{Kind, Pass, Seq, tree, worst};
+use gqa_reference::{Kind, Pass, Seq, tree};
 use treeline_cuda::device::{Dtype, Gpu, Ptr};
 use treeline_cuda::ops::gqa_attend::{GqaForm, GqaShape};
 use treeline_cuda::ops::rows::{Bucket, RowPlan};
 use treeline_cuda::testing::{Numbers, gpus};
+use typed::worst;
 
 const SMALL: GqaShape = GqaShape { heads: 8, kv_heads: 2, head_dim: 64 };
 

@@ -1,9 +1,10 @@
 //! Attention of a ragged pass in f64, and the same pass on a device.
 
-use treeline_cuda::device::{Buffer, Dtype, Gpu, Ptr};
+use crate::typed::{download, round, upload};
+use treeline_cuda::device::{Buffer, Dtype, Gpu};
 use treeline_cuda::ops::gqa_attend::{GqaAttend, GqaAttendCall, GqaForm, GqaShape};
 use treeline_cuda::ops::rows::{Bucket, RowPlan, Sight};
-use treeline_cuda::testing::{Numbers, from_bf16, to_bf16};
+use treeline_cuda::testing::Numbers;
 
 /// What the rows of one sequence see of each other.
 #[derive(Debug, Clone)]
@@ -205,30 +206,4 @@ impl Device<'_> {
         assert!(padding.iter().all(|x| x.to_bits() == 0), "padded rows are zero");
         out
     }
-}
-
-pub fn round(dtype: Dtype, x: &[f32]) -> Vec<f32> {
-    if dtype == Dtype::Bf16 { from_bf16(&to_bf16(x)) } else { x.to_vec() }
-}
-
-pub fn upload(gpu: &Gpu, dtype: Dtype, x: &[f32]) -> Buffer<u8> {
-    let bytes: Vec<u8> = match dtype {
-        Dtype::F32 => x.iter().flat_map(|x| x.to_ne_bytes()).collect(),
-        Dtype::Bf16 => to_bf16(x).iter().flat_map(|x| x.to_ne_bytes()).collect(),
-    };
-    gpu.upload("test data", &bytes).unwrap()
-}
-
-pub fn download(gpu: &Gpu, dtype: Dtype, from: Ptr, bytes: usize) -> Vec<f32> {
-    match dtype {
-        Dtype::F32 => gpu.read::<f32>(from, bytes / 4).unwrap(),
-        Dtype::Bf16 => from_bf16(&gpu.read::<u16>(from, bytes / 2).unwrap()),
-    }
-}
-
-/// Largest ‖got − want‖ / ‖want‖ of the vectors of `width` numbers; NaN counts as infinite.
-pub fn worst(got: &[f32], want: &[f32], width: usize) -> f64 {
-    assert_eq!(got.len(), want.len());
-    let pairs = got.chunks(width).zip(want.chunks(width));
-    pairs.map(|(g, w)| treeline_cuda::testing::relative_error(g, w)).fold(0.0, f64::max)
 }
