@@ -44,7 +44,7 @@ struct Bench {
 impl Bench {
     fn new() -> Option<Self> {
         let gpu = emulator()?;
-        let x = gpu.upload("the input", &vec![1u32; N]).unwrap();
+        let x = gpu.upload("the input", &[1u32; N]).unwrap();
         let y = gpu.zeroed("the output", N).unwrap();
         Some(Self { gpu, x, y })
     }

@@ -1,6 +1,6 @@
 //! The host's C++ compiler, and the cache of what it made.
 
-use crate::device::Define;
+use crate::device::{self, Define};
 use crate::error::{CudaError, Result};
 use crate::kernels;
 use sha2::{Digest, Sha256};
@@ -52,14 +52,9 @@ pub(super) fn compiler() -> Result<&'static Compiler> {
     })
 }
 
-/// `TREELINE_CACHE`, else `treeline` in the user's cache folder, else in the temporary folder.
+/// Beside the kernels compiled for GPUs; a machine without a home folder keeps them in the temporary folder.
 fn cache_folder() -> PathBuf {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set("TREELINE_CACHE")
-        .or_else(|| set("XDG_CACHE_HOME").map(|f| f.join("treeline")))
-        .or_else(|| set("HOME").map(|f| f.join(".cache/treeline")))
-        .unwrap_or_else(|| env::temp_dir().join("treeline"))
-        .join("emulated")
+    device::cache_folder().unwrap_or_else(|| env::temp_dir().join("treeline")).join("emulated")
 }
 
 /// `file` and all that it includes, in the order of first mention.
