@@ -25,14 +25,6 @@ impl Buckets {
     pub fn seqs(self, seqs: u32) -> Option<u32> {
         (1..=self.most.seqs).contains(&seqs).then(|| seqs.next_power_of_two().min(self.most.seqs))
     }
-
-    /// Every padded number of sequences.
-    pub fn all_seqs(self) -> Vec<u32> {
-        let mut all: Vec<u32> = (0..=self.most.seqs.ilog2()).map(|i| 1 << i).collect();
-        all.push(self.most.seqs);
-        all.dedup();
-        all
-    }
 }
 
 /// The smallest bucket size that holds `rows` rows.
@@ -78,7 +70,6 @@ mod tests {
         let all = Buckets { most: Bucket { rows: 100, seqs: 6 } };
         let got: Vec<u32> = (1..=6).map(|n| all.seqs(n).unwrap()).collect();
         assert_eq!(got, [1, 2, 4, 4, 6, 6]);
-        assert_eq!(all.all_seqs(), [1, 2, 4, 6]);
         assert_eq!((all.seqs(7), all.of(101, 1), all.of(0, 1)), (None, None, None));
         assert_eq!(all.of(99, 3), Some(Bucket { rows: 100, seqs: 4 }));
         assert_eq!(graph_id(Bucket { rows: 65, seqs: 4 }), 4 << 16 | 65);

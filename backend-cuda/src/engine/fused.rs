@@ -33,6 +33,8 @@ pub(super) struct Fused {
     plans: Graphs<Bucket>,
     commits: Graphs<(u32, bool)>,
     marks: Vec<Event>,
+    /// Rounds so far.
+    pub rounds: u64,
 }
 
 /// Marks of a round: its begin, and the ends of draft, trees, pass, walk and commit.
@@ -55,8 +57,19 @@ impl Fused {
             trees: Graphs::new(settings.graphs),
             plans: Graphs::new(settings.graphs),
             commits: Graphs::new(settings.graphs),
+            rounds: 0,
             marks: (0..MARKS).map(|_| gpu.event()).collect::<Result<_>>()?,
         })
+    }
+
+    pub fn graphs(&self) -> usize {
+        self.trees.len() + self.plans.len() + self.commits.len()
+    }
+
+    pub fn forget_graphs(&mut self) {
+        self.trees.forget();
+        self.plans.forget();
+        self.commits.forget();
     }
 
     /// Number of a program whose kernels are loaded; `None` = not for the device.
@@ -89,6 +102,14 @@ fn most_nodes(program: &Program, slot: u32, caps: Caps) -> u32 {
     most.min(caps.nodes)
 }
 
+/// Whether caps cut a fixed shape: what is left of it is the policy's to say (it may choose another shape).
+fn cut(program: &Program, caps: &[Caps]) -> bool {
+    let Program::Static { parents, .. } = program else { return false };
+    let nodes = parents.len().saturating_sub(1) as u32;
+    let depth = asks(program, u32::MAX, u32::MAX, u32::MAX).0;
+    caps.iter().any(|caps| caps.nodes < nodes || caps.depth < depth)
+}
+
 /// The most rows of all trees together.
 fn most_rows(program: &Program, batch: &Batch, caps: &[Caps]) -> u32 {
     let seqs = batch.len() as u32;
@@ -113,7 +134,7 @@ impl CudaEngine {
         let drawn = matches!(law, Law::Residual { .. } | Law::Traversal { .. });
         // A round in which nobody drafts has nothing for the device to build; narrower rows would give other trees.
         let idle = round.caps.iter().all(|caps| caps.depth == 0);
-        if drawn || idle || round.limits.width < drafter.width {
+        if drawn || idle || round.limits.width < drafter.width || cut(program, round.caps) {
             return Ok(None);
         }
         let Some(at) = fused.program(&self.verifier.gpu, program, drafter.width).map_err(broken)? else {
@@ -143,6 +164,7 @@ impl CudaEngine {
     /// Charges each part of the round's device time to its phase.
     fn split_time(&mut self) -> Result<()> {
         let Some(fused) = &mut self.fused else { return Ok(()) };
+        fused.rounds += 1;
         let clock = &mut self.verifier.clock;
         for spent in [fused.trees.take_spent(), fused.plans.take_spent(), fused.commits.take_spent()] {
             clock.skip(spent);
@@ -310,5 +332,7 @@ mod tests {
         assert_eq!(most_nodes(&best(ProgramBudget::Shared(4)), 0, caps(64, 7)), 64);
         let shape = Program::Static { parents: vec![0, 0, 0, 1], ranks: vec![0, 0, 1, 0] };
         assert_eq!(most_nodes(&shape, 0, caps(64, 7)), 3);
+        assert!(!cut(&shape, &[caps(3, 2), caps(64, 7)]) && cut(&shape, &[caps(64, 1)]) && cut(&shape, &[caps(2, 2)]));
+        assert!(!cut(&Program::Chain, &[caps(1, 1)]));
     }
 }

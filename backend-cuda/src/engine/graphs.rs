@@ -66,6 +66,11 @@ impl<K: Copy + Eq + Hash + Debug> Graphs<K> {
         std::mem::take(&mut self.spent)
     }
 
+    /// Drops every captured graph; the next use captures anew.
+    pub fn forget(&mut self) {
+        self.captured.clear();
+    }
+
     /// Number of captured graphs.
     pub fn len(&self) -> usize {
         self.captured.len()

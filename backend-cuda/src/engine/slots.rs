@@ -85,6 +85,27 @@ impl CudaEngine {
         self.taken.iter().filter(|t| t.is_none()).count() as u32
     }
 
+    /// Rounds that ran on the device from draft to commit.
+    #[must_use]
+    pub fn device_rounds(&self) -> u64 {
+        self.fused.as_ref().map_or(0, |fused| fused.rounds)
+    }
+
+    /// Captured graphs of all kinds of work.
+    #[must_use]
+    pub fn graphs(&self) -> usize {
+        self.verifier.graphs() + self.drafter.graphs() + self.fused.as_ref().map_or(0, Fused::graphs)
+    }
+
+    /// Drops every captured graph: each is captured anew at its next use.
+    pub fn forget_graphs(&mut self) {
+        self.verifier.forget_graphs();
+        self.drafter.forget_graphs();
+        if let Some(fused) = &mut self.fused {
+            fused.forget_graphs();
+        }
+    }
+
     /// What a request must satisfy before its first chunk.
     fn check(&self, request: &Request) -> std::result::Result<(), Fault> {
         let tokens = request.prompt.len() as u32;

@@ -96,6 +96,27 @@ struct Prefill {
 pub struct CudaVerdict {
     results: Vec<Result<Step, Fault>>,
     graph: Option<u32>,
+    experts: Vec<u32>,
+}
+
+impl CudaVerdict {
+    /// What each sequence gets, in batch order.
+    #[must_use]
+    pub fn results(&self) -> &[Result<Step, Fault>] {
+        &self.results
+    }
+
+    /// Which graph ran; `None` = eager.
+    #[must_use]
+    pub fn graph(&self) -> Option<u32> {
+        self.graph
+    }
+
+    /// Distinct routed experts by MoE layer.
+    #[must_use]
+    pub fn experts(&self) -> &[u32] {
+        &self.experts
+    }
 }
 
 /// An error that ends the run.
@@ -144,8 +165,28 @@ impl CudaVerifier {
         })
     }
 
+    /// Logits of one row of the last verify pass; rows count over the whole batch, sequence after sequence.
+    ///
+    /// # Errors
+    /// [`CudaError::Setting`] for a row that the pass did not have, or the driver's.
+    pub fn logits(&self, row: u32) -> CudaResult<Vec<f32>> {
+        if row >= self.buckets.most.rows {
+            let problem = format!("{row} is beyond the {} that the engine was made for", self.buckets.most.rows);
+            return Err(CudaError::Setting { key: "row", problem });
+        }
+        let width = self.target.logits_width();
+        self.gpu.read(self.work.logits().offset(row as usize * width * size_of::<f32>()), width)
+    }
+
+    /// The target's cache.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// First cache row of a slot.
-    pub(super) fn kv(&self, slot: u32) -> u32 {
+    #[must_use]
+    pub fn kv(&self, slot: u32) -> u32 {
         slot * self.stride
     }
 
@@ -197,6 +238,24 @@ impl CudaVerifier {
         })?;
         self.clock.skip(self.forwards.take_spent());
         Ok(ran.then(|| graph_id(bucket)))
+    }
+
+    pub(super) fn graphs(&self) -> usize {
+        self.forwards.len() + self.commits.len()
+    }
+
+    pub(super) fn forget_graphs(&mut self) {
+        self.forwards.forget();
+        self.commits.forget();
+    }
+
+    /// Fills what a pass writes with ones, so that a test sees what a replay leaves as it was.
+    #[doc(hidden)]
+    pub fn poison(&self) -> CudaResult<()> {
+        let width = self.target.logits_width();
+        let ones = vec![u8::MAX; self.buckets.most.rows as usize * width * size_of::<f32>()];
+        self.gpu.copy_in(self.work.logits(), &ones)?;
+        self.gpu.fill(&self.tokens, u8::MAX)
     }
 
     /// Fills the plan with the trees of `forest`; a sequence that is not verified has its root alone.
@@ -367,7 +426,7 @@ impl Verifier for CudaVerifier {
             };
             results.push(walk.map(|walk| settle(seq, tree, &walk)));
         }
-        Ok(CudaVerdict { results, graph })
+        Ok(CudaVerdict { results, graph, experts: self.experts() })
     }
 
     fn commit(
@@ -392,7 +451,7 @@ impl Verifier for CudaVerifier {
         self.gather(batch, longest, features).map_err(broken)?;
         self.gpu.sync().map_err(broken)?;
         Self::note(batch, forest, &verdict.results, longest as u32, features);
-        log.experts = self.experts();
+        log.experts = verdict.experts;
         log.graph = verdict.graph;
         log.results.extend(verdict.results);
         Ok(())

@@ -2,7 +2,10 @@
 #![allow(dead_code, reason = "every test file uses a part")]
 
 use std::path::PathBuf;
-use treeline_core::{End, Engine, Fault, Law, Request, Response, RoundView, RunSetup, Sampling, TreePolicy, run};
+use treeline_core::{
+    Ask, DraftView, End, Engine, Fault, Forest, Grow, Law, Limits, Needs, NodeRef, Request, Response, Round, RoundView,
+    RunSetup, Sampling, TreePolicy, Truth, run,
+};
 use treeline_cpu::{CpuPair, EngineSettings};
 use treeline_cuda::device::{Dtype, Gpu};
 use treeline_cuda::engine::{CudaEngine, CudaPair, CudaSettings, DrafterSource, PairOptions};
@@ -32,12 +35,16 @@ pub const WINDOW: Names = Names { target: "qwen3_window", drafter: "llama", dept
 
 impl Names {
     pub fn on(self, gpu: &Gpu, dtype: Dtype) -> CudaPair {
+        self.with_context(gpu, dtype, CONTEXT)
+    }
+
+    pub fn with_context(self, gpu: &Gpu, dtype: Dtype, context: u32) -> CudaPair {
         let dir = fixture(self.drafter);
         let drafter = match self.depth {
             0 => DrafterSource::Dflash { dir },
             depth => DrafterSource::Autoregressive { dir, depth },
         };
-        let options = PairOptions { dtype, context: CONTEXT };
+        let options = PairOptions { dtype, context };
         CudaPair::load(gpu, &fixture(self.target), &drafter, &options).unwrap_or_else(|e| panic!("{self:?}: {e}"))
     }
 
@@ -94,8 +101,7 @@ pub fn requests(count: usize, max_new: u32, sampling: Sampling) -> Vec<Request> 
 /// A registered policy with these parameters, at this budget.
 pub fn policy(kind: &str, params: &serde_json::Value, budget: u32, engine: &impl Engine) -> Box<dyn TreePolicy> {
     let info = engine.info();
-    let limits =
-        treeline_core::Limits { budget, depth: info.depth, width: info.width, concurrency: info.slots };
+    let limits = Limits { budget, depth: info.depth, width: info.width, concurrency: info.slots };
     Registry::builtin().build(kind, params, &limits).unwrap_or_else(|e| panic!("{kind}: {e}"))
 }
 
@@ -132,4 +138,74 @@ pub fn decode<E: Engine>(
 pub fn plain_on_cpu(pair: &CpuPair, requests: &[Request], law: &Law<'_>) -> Vec<Vec<u32>> {
     let mut engine = pair.engine(EngineSettings { slots: 1, context: CONTEXT, chunk: 200 }).unwrap();
     decode(&mut engine, &mut treeline_core::testing::Shape::chain(0), requests, law, 0)
+}
+
+/// Sizes of a CPU engine.
+pub fn cpu_settings(slots: u32) -> EngineSettings {
+    EngineSettings { slots, context: CONTEXT, chunk: 16 }
+}
+
+/// A policy without its device program.
+pub struct Alone<'p>(pub &'p mut dyn TreePolicy);
+
+impl TreePolicy for Alone<'_> {
+    fn kind(&self) -> &str {
+        self.0.kind()
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        self.0.needs(limits)
+    }
+
+    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        self.0.ask(round, ask);
+    }
+
+    fn grow(
+        &mut self,
+        round: &Round<'_>,
+        drafts: &dyn DraftView,
+        forest: &mut Forest,
+        wave: &mut Vec<NodeRef>,
+    ) -> Grow {
+        self.0.grow(round, drafts, forest, wave)
+    }
+}
+
+/// Forced truth: the tokens that some run emitted.
+pub struct Script {
+    tokens: Vec<Vec<u32>>,
+    prompts: Vec<u32>,
+}
+
+impl Script {
+    /// `tokens` of each request, by id.
+    pub fn of(tokens: &[Vec<u32>], requests: &[Request]) -> Self {
+        Self { tokens: tokens.to_vec(), prompts: requests.iter().map(|r| r.prompt.len() as u32).collect() }
+    }
+}
+
+impl Truth for Script {
+    fn token(&self, request: u64, root: u32, depth: u32) -> Option<u32> {
+        let at = (root + depth).checked_sub(self.prompts[request as usize])?;
+        self.tokens[request as usize].get(at as usize).copied()
+    }
+}
+
+/// Tokens of a run, and the accepted drafts of every step, request after request.
+pub fn accepted<E: Engine>(
+    engine: &mut E,
+    policy: &mut dyn TreePolicy,
+    requests: &[Request],
+    law: &Law<'_>,
+    budget: u32,
+) -> (Vec<Vec<u32>>, Vec<u32>) {
+    let mut steps: Vec<(u64, u32, u32)> = Vec::new();
+    let responses = respond(engine, policy, requests, law, budget, &mut |view| {
+        for entry in &view.log.entries {
+            steps.push((entry.request, entry.step, entry.result.as_ref().map_or(u32::MAX, |s| s.accepted())));
+        }
+    });
+    steps.sort_unstable();
+    (responses.into_iter().map(|r| r.tokens).collect(), steps.into_iter().map(|s| s.2).collect())
 }

@@ -41,6 +41,19 @@ impl CudaDrafter {
         }
     }
 
+    pub(super) fn graphs(&self) -> usize {
+        match &self.kind {
+            Kind::Block(drafter) => drafter.graphs.len(),
+            Kind::None | Kind::Autoregressive(_) => 0,
+        }
+    }
+
+    pub(super) fn forget_graphs(&mut self) {
+        if let Kind::Block(drafter) = &mut self.kind {
+            drafter.graphs.forget();
+        }
+    }
+
     /// Time that captures have taken since the last call.
     pub(super) fn take_spent(&mut self) -> Duration {
         match &mut self.kind {
