@@ -114,7 +114,14 @@ fn overheads(gpu: &Gpu) -> Result<()> {
     println!("device, us: a copy of 4 KB as a node {:.2}", median(gpu, &copies)? / 200.0);
     let big: Buffer<u8> = gpu.zeroed("big", 2 << 30)?;
     let half = 1usize << 30;
-    let graph = gpu.capture(|| gpu.copy(big.at(half), big.ptr(), half))?;
-    println!("device: copying reads and writes {:.0} GB/s together", 2.0 * half as f64 / median(gpu, &graph)? / 1e3);
+    let (start, end) = (gpu.event()?, gpu.event()?);
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        start.record()?;
+        gpu.copy(big.at(half), big.ptr(), half)?;
+        end.record()?;
+        best = best.min(f64::from(start.elapsed_ms(&end)?) * 1e-3);
+    }
+    println!("device: copying reads and writes {:.0} GB/s together", 2.0 * half as f64 / best / 1e9);
     Ok(())
 }
