@@ -169,6 +169,12 @@ inline void mbar_init(u64 *bar, u32 count, tl::Site at = tl::here()) {
 }
 inline void mbar_fence_init() {}
 inline void mbar_arrive(u64 *bar, tl::Site at = tl::here()) { emu::mbar_step(bar, 1, 0, at); }
+// The copies arrive at once: nobody may count on that, since the barrier's phase ends no earlier.
+inline void mbar_arrive_copies(u64 *bar, tl::Site at = tl::here()) {
+    cp_async_commit();
+    cp_async_wait<0>();
+    mbar_arrive(bar, at);
+}
 inline void mbar_arrive_expect(u64 *bar, u32 bytes, tl::Site at = tl::here()) { emu::mbar_step(bar, 1, (int)bytes, at); }
 inline void mbar_wait(u64 *bar, u32 parity, tl::Site at = tl::here()) {
     while (emu::mbar_load(bar, at).phase() == (parity & 1u)) {

@@ -208,7 +208,7 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             multiply_keys(s, query, here, row0, key0);
 #endif
             u32 key = first_key + i * KEYS;
-            bool edge = key + KEYS > span.start || p.window != 0; // some row may not see some key
+            bool edge = mla_edge(span, key, p.window);
             if (edge) {
                 // Bits first, few at a time: all loads at once would need more registers than there are.
                 u32 seen = 0;

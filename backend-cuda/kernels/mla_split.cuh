@@ -147,6 +147,11 @@ TL_DEVICE bool mla_sees(const MlaArgs &p, const MlaSpan &s, u32 begin, u32 row, 
     return p.window == 0 || (u64)position + p.window > p.rows.position[row];
 }
 
+// Whether some row may not see some key of the chunk that begins at `key`.
+TL_DEVICE bool mla_edge(const MlaSpan &s, u32 key, u32 window) {
+    return key + KEYS > s.start || (window != 0 && (u64)key + window < s.start + s.rows);
+}
+
 // Both halves with what is infinite or NaN made zero. A value that no row of a tile sees has weight 0, and 0 times it must be 0.
 TL_DEVICE u32 finite_bf16x2(u32 x) {
     u32 low = (x & 0x7f80u) == 0x7f80u ? 0 : x & 0xffffu;

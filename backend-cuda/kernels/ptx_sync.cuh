@@ -64,6 +64,10 @@ TL_DEVICE void mbar_fence_init() { asm volatile("fence.mbarrier_init.release.clu
 TL_DEVICE void mbar_arrive(u64 *bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_addr(bar)) : "memory");
 }
+// An arrival that happens once all `cp_async…` that this thread has issued so far are complete; the thread goes on at once.
+TL_DEVICE void mbar_arrive_copies(u64 *bar) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_addr(bar)) : "memory");
+}
 // Arrives and announces `bytes` that copies will bring in this phase.
 TL_DEVICE void mbar_arrive_expect(u64 *bar, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_addr(bar)), "r"(bytes) : "memory");

@@ -48,6 +48,8 @@ fn ragged_batches_agree_with_f64() {
     check(TINY, &of(&[(5, 4), (0, 1), (70, 33)], 4), 0, 4);
     check(KIMI, &of(&[(100, 1), (64, 3)], 5), 0, 5);
     check(KIMI, &of(&[(63, 9)], 6), 0, 6);
+    check(KIMI, &of(&[(150, 17), (400, 9), (3, 12)], 7), 0, 7);
+    check(KIMI, &of(&[(300, 20)], 8), 100, 8);
 }
 
 #[test]

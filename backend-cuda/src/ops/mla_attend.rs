@@ -5,7 +5,7 @@
 //! several blocks shared. The launch depends on the [`Bucket`] alone.
 
 use super::rows::{Bucket, RowsPtr};
-use crate::device::{Buffer, Define, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
+use crate::device::{Arch, Buffer, Define, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
@@ -16,6 +16,8 @@ pub enum MlaForm {
     Any,
     /// `mma.sync` in bf16: every architecture; the latent 128, 256, 384 or 512, its sum with the rotary part of 8.
     Portable,
+    /// The same with tiles of 64 rows by `wgmma`: Hopper, 512 + 64.
+    Hopper,
 }
 
 impl MlaForm {
@@ -34,7 +36,12 @@ impl MlaForm {
             && rope.is_multiple_of(8)
             && rope > 0;
         let fits = shared_bytes(kv_lora + rope, 64) <= gpu.info().shared;
-        if shape && fits { vec![Self::Portable] } else { Vec::new() }
+        let hopper = matches!(gpu.info().arch, Arch::Sm90a | Arch::Host) && (kv_lora, rope) == (512, 64);
+        match (shape && fits, hopper) {
+            (false, _) => Vec::new(),
+            (true, false) => vec![Self::Portable],
+            (true, true) => vec![Self::Portable, Self::Hopper],
+        }
     }
 }
 
@@ -68,7 +75,6 @@ struct TileKernel {
     pairs: usize,
     attend: Kernel,
     merge: Kernel,
-    threads: u32,
     shared: u32,
 }
 
@@ -124,6 +130,9 @@ fn shared_bytes(dim: usize, tile: usize) -> u32 {
     (row * (tile + 2 * 64) + (128 + tile) * 4 + exchange) as u32
 }
 
+/// Shared memory of the Hopper form: alignment, queries, two chunks, barriers, what warpgroups tell each other.
+const HOPPER_SHARED: u32 = 1024 + 3 * 9 * 8192 + 16 + 1024;
+
 impl MlaAttend {
     /// For passes up to `max_bucket` over at most `max_context` keys a sequence, in the fastest form.
     ///
@@ -173,7 +182,7 @@ impl MlaAttend {
         }
         let form = match form {
             MlaForm::Any => Form::Any(gpu.kernel("mla_attend_any.cu", "mla_attend_any", &shapes)?),
-            _ => Form::Tiles(Tiles::new(gpu, shape, &shapes, max_bucket.rows as usize, blocks.max(1))?),
+            _ => Form::Tiles(Tiles::new(gpu, form, shape, &shapes, max_bucket.rows as usize, blocks.max(1))?),
         };
         Ok(Self { form, heads, kv_lora })
     }
@@ -195,22 +204,27 @@ impl MlaAttend {
 }
 
 impl Tiles {
-    fn new(gpu: &Gpu, shape: (usize, usize, usize), shapes: &[Define], rows: usize, blocks: u32) -> Result<Self> {
+    fn new(
+        gpu: &Gpu,
+        form: MlaForm,
+        shape: (usize, usize, usize),
+        shapes: &[Define],
+        rows: usize,
+        blocks: u32,
+    ) -> Result<Self> {
         let (heads, kv_lora, rope) = shape;
         let mut kernels = Vec::new();
         for pairs in [16, 32, 64] {
             let mut defines = shapes.to_vec();
             defines.push(("TILE", pairs as i64));
-            let attend = gpu.kernel("mla_attend_smxx.cu", "mla_attend_smxx", &defines)?;
+            let (attend, shared) = if form == MlaForm::Hopper && pairs == 64 {
+                (gpu.kernel("mla_attend_sm90.cu", "mla_attend_sm90", &defines)?, HOPPER_SHARED)
+            } else {
+                (gpu.kernel("mla_attend_smxx.cu", "mla_attend_smxx", &defines)?, shared_bytes(kv_lora + rope, pairs))
+            };
             defines.push(("PARTS", i64::from(blocks)));
             let merge = gpu.kernel("mla_merge.cu", "mla_merge", &defines)?;
-            kernels.push(TileKernel {
-                pairs,
-                attend,
-                merge,
-                threads: 256,
-                shared: shared_bytes(kv_lora + rope, pairs),
-            });
+            kernels.push(TileKernel { pairs, attend, merge, shared });
             if rows * heads <= pairs {
                 break;
             }
@@ -245,7 +259,7 @@ impl Tiles {
             blocks: self.blocks,
             lanes: lanes as u32,
         };
-        let launch = Launch { grid: [self.blocks, 1, 1], block: kernel.threads, shared: kernel.shared };
+        let launch = Launch { grid: [self.blocks, 1, 1], block: 256, shared: kernel.shared };
         gpu.launch(&kernel.attend, launch, &args)?;
         let launch = Launch { grid: [pairs as u32, (kv_lora / 4 / lanes) as u32, 1], block: 256, shared: 0 };
         gpu.launch(&kernel.merge, launch, &args)
