@@ -64,6 +64,8 @@ fn main() -> Result<()> {
         ("up16", Tuning { up_warps: 16, ..best }),
         ("up2", Tuning { up_stages: 2, ..best }),
         ("down4", Tuning { down_stages: 4, ..best }),
+        ("ahead0", Tuning { ahead: 0, ..best }),
+        ("ahead12", Tuning { ahead: 12, ..best }),
     ];
     let mut bench = Bench::new(&gpu, best)?;
     let bandwidth = bench.bandwidth()?;

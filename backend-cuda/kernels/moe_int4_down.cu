@@ -19,6 +19,8 @@ struct DownArgs {
     bf16 *out;          // [rows][HIDDEN]
     u32 rows;
     u32 rows_block; // rows that a block sums, of the grid's second dimension
+    u32 capacity;   // segments that there is memory for
+    u32 pad;
 };
 
 struct DownStage {
@@ -32,11 +34,12 @@ struct DownShared {
     u64 full[STAGES], empty[STAGES];
 };
 
-// The warp that feeds the others.
-TL_DEVICE void feed(const DownArgs &p, DownShared &s, u32 segments, u32 lane) {
+// The warp that feeds the others. Each lane looks up one segment, so that the look-up is waited for once in 32; `mine` is that
+// of the first 32.
+TL_DEVICE void feed(const DownArgs &p, DownShared &s, u32 segments, uint4 mine, u32 lane) {
     u64 once = l2_evict_first();
     const u8 *base = p.experts + 2 * MATRIX_BYTES + (u64)blockIdx.x * (TILES * TILE_BYTES);
-    auto weights = [&](u32 at, u32 stage, i32 expert, u32 count) {
+    auto weights = [&](u32 at, u32 stage, u32 expert, u32 count) {
         DownStage &to = s.stages[stage];
         mbar_arrive_expect(&s.full[stage], sizeof(to.weights) + count * (INTER * 2) + sizeof(Segment));
         bulk_copy_hint(to.weights, base + (u64)expert * (3 * MATRIX_BYTES), sizeof(to.weights), &s.full[stage], once);
@@ -45,33 +48,24 @@ TL_DEVICE void feed(const DownArgs &p, DownShared &s, u32 segments, u32 lane) {
     auto rows = [&](u32 stage, u32 first, u32 count) {
         bulk_copy(s.stages[stage].rows, p.middle + (u64)first * INTER, count * (INTER * 2), &s.full[stage]);
     };
-    // Weights do not depend on the kernel before this one: they are on their way while it ends.
-    u32 early = segments < STAGES ? segments : STAGES;
-    if (lane == 0) {
-        for (u32 i = 0; i < early; i++) weights(i, i, p.segments[i].expert, p.segments[i].count);
-    }
+    // Weights do not depend on the kernel before this one: they are on their way while it ends. Lane i begins with stage i.
+    bool early = lane < STAGES && lane < segments;
+    if (early) weights(lane, lane, mine.x, mine.z);
     griddep_wait();
-    if (lane == 0) {
-        for (u32 i = 0; i < early; i++) rows(i, p.segments[i].first, p.segments[i].count);
-    }
+    if (early) rows(lane, mine.y, mine.z);
     u32 stage = 0, phase = 0;
-    for (u32 from = STAGES; from < segments; from += 32) {
-        // Each lane looks up one segment, so that the look-up is waited for once in 32.
-        uint4 mine = make_uint4(0, 0, 0, 0);
-        if (from + lane < segments) mine = *(const uint4 *)&p.segments[from + lane];
-        u32 many = segments - from < 32 ? segments - from : 32;
-        for (u32 i = 0; i < many; i++) {
-            u32 expert = __shfl_sync(0xffffffffu, mine.x, i), first = __shfl_sync(0xffffffffu, mine.y, i);
-            u32 count = __shfl_sync(0xffffffffu, mine.z, i);
-            if (lane == 0) {
-                mbar_wait(&s.empty[stage], phase);
-                weights(from + i, stage, (i32)expert, count);
-                rows(stage, first, count);
-            }
-            if (++stage == STAGES) {
-                stage = 0;
-                phase ^= 1;
-            }
+    for (u32 i = STAGES; i < segments; i++) {
+        if (i % 32 == 0 && i + lane < segments) mine = *(const uint4 *)&p.segments[i + lane];
+        u32 expert = __shfl_sync(0xffffffffu, mine.x, i % 32), first = __shfl_sync(0xffffffffu, mine.y, i % 32);
+        u32 count = __shfl_sync(0xffffffffu, mine.z, i % 32);
+        if (lane == 0) {
+            mbar_wait(&s.empty[stage], phase);
+            weights(i, stage, expert, count);
+            rows(stage, first, count);
+        }
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
         }
     }
 }
@@ -89,13 +83,15 @@ TL_KERNEL(moe_int4_down, DownArgs, (WARPS + 1) * 32) {
         }
         mbar_fence_init();
     }
+    // The kernel before this one was started behind the routing's end, so the lists are complete.
+    uint4 mine = make_uint4(0, 0, 0, 0);
+    if (warp == WARPS && lane < p.capacity) mine = *(const uint4 *)&p.segments[lane];
+    u32 segments = p.counts[0];
     for (u32 i = threadIdx.x; i < WARPS * p.rows_block * 16; i += (WARPS + 1) * 32) totals[i] = 0.0f;
     __syncthreads();
-    // The kernel before this one was started behind the routing's end, so the lists are complete.
-    u32 segments = p.counts[0];
 
     if (warp == WARPS) {
-        feed(p, s, segments, lane);
+        feed(p, s, segments, mine, lane);
     } else {
         u32 tile = warp / SPLIT, part = warp % SPLIT;
         float *total = totals + warp * p.rows_block * 16;

@@ -1,9 +1,11 @@
 // Experts with INT4 weights: silu(gate h) * up h.
 //
-// HIDDEN, INTER, WARPS, STAGES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
+// HIDDEN, INTER, WARPS, STAGES, AHEAD, AHEAD_BYTES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
 // takes a slice of the columns, and the block adds the slices. The units of all segments are dealt out in equal runs, so a block
 // keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of slices in shared memory,
 // filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
+// When a block has nothing more to fetch for itself, it has the first AHEAD_BYTES that one block of the down kernel needs of each
+// of the first AHEAD segments brought into L2, so that memory does not rest between the kernels.
 #include "moe_int4.cuh"
 
 #define TILES (INTER / 8)
@@ -11,6 +13,7 @@
 #define SLICE (CHUNKS * CHUNK)
 #define TILE_BYTES (HIDDEN / 64 * CHUNK)
 #define EXPERT_BYTES ((u64)HIDDEN * INTER / 16 * 27)
+#define HEADS 512 // segments that a block looks up at once
 
 struct UpArgs {
     const u8 *experts; // as moe_pack.cu lays them out
@@ -18,12 +21,15 @@ struct UpArgs {
     const Segment *segments;
     const u32 *counts;
     bf16 *middle; // [picks][INTER], numbered by expert
+    u32 capacity; // segments that there is memory for
+    u32 pad;
 };
 
 struct UpShared {
     u8 ring[WARPS][STAGES][SLICE];
     float4 sums[2][WARPS][32];
-    float4 offsets[WARPS][CHUNKS][4]; // of group 0 and group 1, two columns each
+    float4 offsets[WARPS][CHUNKS * 2][4]; // as accumulators begin, by group
+    uint4 heads[HEADS]; // expert, first pick, picks
     u64 full[WARPS][STAGES];
 };
 
@@ -35,17 +41,20 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
         for (int i = 0; i < STAGES; i++) mbar_init(&s.full[warp][i], 1);
         mbar_fence_init();
     }
-    __syncthreads();
     griddep_wait();
     griddep_launch();
+    // Not only those that are in use, so as not to wait for their number first.
+    for (u32 i = threadIdx.x; i < HEADS && i < p.capacity; i += WARPS * 32) s.heads[i] = *(const uint4 *)&p.segments[i];
+    u32 segments = p.counts[0];
+    __syncthreads();
 
-    u64 units = (u64)p.counts[0] * TILES;
+    auto head = [&](u32 i) { return i < HEADS ? s.heads[i] : *(const uint4 *)&p.segments[i]; };
+    u64 units = (u64)segments * TILES;
     u32 unit = (u32)(units * blockIdx.x / gridDim.x), end = (u32)(units * (blockIdx.x + 1) / gridDim.x);
     u64 once = l2_evict_first();
     auto fetch = [&](u32 of, u32 stage) {
         if (lane != 0 || of >= end) return;
-        i32 expert = p.segments[of / TILES].expert;
-        const u8 *from = p.experts + (u64)expert * EXPERT_BYTES + (of % TILES) * TILE_BYTES + warp * SLICE;
+        const u8 *from = p.experts + (u64)head(of / TILES).x * EXPERT_BYTES + (of % TILES) * TILE_BYTES + warp * SLICE;
         mbar_arrive_expect(&s.full[warp][stage], SLICE);
         bulk_copy_hint(s.ring[warp][stage], from, SLICE, &s.full[warp][stage], once);
     };
@@ -56,11 +65,11 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
     for (u32 turn = 0; unit < end; unit++, turn++) {
         u32 tile = unit % TILES;
         if (turn == 0 || tile == 0) {
-            const Segment &segment = p.segments[unit / TILES];
-            first = segment.first;
-            count = segment.count;
+            uint4 segment = head(unit / TILES);
+            first = segment.y;
+            count = segment.z;
             bool used = g < count;
-            const bf16 *h = p.h + (u64)(used ? segment.row[g] : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
+            const bf16 *h = p.h + (u64)(used ? p.segments[unit / TILES].row[g] : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
 #pragma unroll
             for (int i = 0; i < CHUNKS * 2; i++) {
                 x[i] = make_uint4(0, 0, 0, 0);
@@ -68,13 +77,17 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
             }
             __syncwarp();
 #pragma unroll
-            for (int i = 0; i < CHUNKS; i++) {
-                float a[4], b[4];
-                offset_of(a, x[2 * i]);
-                offset_of(b, x[2 * i + 1]);
-                if (g == 0) s.offsets[warp][i][t] = make_float4(a[0], a[1], b[0], b[1]);
+            for (int i = 0; i < CHUNKS * 2; i++) {
+                float a[4];
+                offset_of(a, x[i]);
+                if (g == 0) s.offsets[warp][i][t] = make_float4(a[0], a[1], a[2], a[3]);
             }
             __syncwarp();
+        }
+        if (warp == 0 && lane < AHEAD && (unit + STAGES == end || (turn == 0 && unit + STAGES > end))) {
+            u64 at = EXPERT_BYTES / 3 * 2 + (u64)blockIdx.x * AHEAD_BYTES;
+            if (lane < segments && at < EXPERT_BYTES)
+                prefetch_l2_bulk(p.experts + (u64)head(lane).x * EXPERT_BYTES + at, AHEAD_BYTES);
         }
         mbar_wait(&s.full[warp][stage], phase);
         float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -82,8 +95,8 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
             Weights w = read_chunk(slice + i * CHUNK, lane);
-            float4 o = s.offsets[warp][i][t];
-            float a[4] = {o.x, o.y, o.x, o.y}, b[4] = {o.z, o.w, o.z, o.w};
+            float4 from_a = s.offsets[warp][2 * i][t], from_b = s.offsets[warp][2 * i + 1][t];
+            float a[4] = {from_a.x, from_a.y, from_a.z, from_a.w}, b[4] = {from_b.x, from_b.y, from_b.z, from_b.w};
             multiply_group(a, w.words.x, w.words.y, x[2 * i]);
             multiply_group(b, w.words.z, w.words.w, x[2 * i + 1]);
             add_scaled(sum, a, bf16_lo(w.scales.x), bf16_lo(w.scales.y));

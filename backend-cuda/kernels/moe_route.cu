@@ -7,6 +7,8 @@
 #define THREADS 256
 #define PER ((EXPERTS + 31) / 32)
 #define PER_THREAD ((EXPERTS + THREADS - 1) / THREADS)
+// Picks that a thread keeps in registers while it sorts.
+#define HELD 4
 #define MINUS_INFINITY (__uint_as_float(0xff800000u))
 // Order of scores as unsigned numbers: taken, unusable (NaN, -inf: last, but never twice), the rest.
 #define TAKEN 0u
@@ -182,14 +184,23 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
     }
 }
 
-// One block sorts all picks by expert: count, running sums, then each pick takes the next place of its expert.
+// One block sorts all picks by expert: count, running sums, then each pick takes the next place of its expert. `count` is 0.
 TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums)[3]) {
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, picks = p.rows * TOP_K;
-    for (u32 e = thread; e < EXPERTS; e += THREADS) count[e] = 0;
-    __syncthreads();
-    for (u32 i = thread; i < picks; i += THREADS) {
-        i32 id = p.ids[i];
-        if (id >= 0) atomicAdd(&count[id], 1u);
+    i32 id[HELD];
+    float weight[HELD];
+#pragma unroll
+    for (u32 k = 0; k < HELD; k++) {
+        u32 i = k * THREADS + thread;
+        id[k] = i < picks ? p.ids[i] : -1;
+        weight[k] = i < picks ? p.weights[i] : 0.0f;
+    }
+#pragma unroll
+    for (u32 k = 0; k < HELD; k++) {
+        if (id[k] >= 0) atomicAdd(&count[id[k]], 1u);
+    }
+    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) {
+        if (p.ids[i] >= 0) atomicAdd(&count[p.ids[i]], 1u);
     }
     __syncthreads();
     // Thread t sums over experts t PER_THREAD...: slots, segments, distinct experts.
@@ -242,24 +253,27 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums
         if (p.distinct) *p.distinct = all[2];
     }
     __syncthreads();
-    for (u32 i = thread; i < picks; i += THREADS) {
-        i32 id = p.ids[i];
-        if (id < 0) continue;
-        u32 slot = atomicAdd(&count[id], 1u);
-        Segment &s = p.segments[begin[id] + slot / SEGMENT];
-        s.row[slot % SEGMENT] = (i32)(i / TOP_K);
-        s.weight[slot % SEGMENT] = p.weights[i];
-    }
+    auto place = [&](u32 i, i32 id, float weight) {
+        if (id < 0) return;
+        u32 at = atomicAdd(&count[id], 1u);
+        Segment &s = p.segments[begin[id] + at / SEGMENT];
+        s.row[at % SEGMENT] = (i32)(i / TOP_K);
+        s.weight[at % SEGMENT] = weight;
+    };
+#pragma unroll
+    for (u32 k = 0; k < HELD; k++) place(k * THREADS + thread, id[k], weight[k]);
+    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) place(i, p.ids[i], p.weights[i]);
 }
 
 // A block for each row; the last one to finish sorts.
 TL_KERNEL(moe_route, RouteArgs, THREADS) {
     __shared__ float score[EXPERTS], choice[EXPERTS];
-    __shared__ u32 kept[GROUPS], begin[EXPERTS], sums[THREADS / 32][3];
+    __shared__ u32 kept[GROUPS], count[EXPERTS], begin[EXPERTS], sums[THREADS / 32][3];
     __shared__ i32 picked[TOP_K];
     __shared__ u32 last;
     u32 row = blockIdx.x, lane = threadIdx.x % 32;
     griddep_launch();
+    for (u32 e = threadIdx.x; e < EXPERTS; e += THREADS) count[e] = 0;
     if (threadIdx.x < 32) {
         if (p.seq[row] >= 0) {
             route_row(p, row, lane, score, choice, kept, picked);
@@ -273,5 +287,5 @@ TL_KERNEL(moe_route, RouteArgs, THREADS) {
     __syncthreads();
     if (!last) return;
     if (threadIdx.x == 0) *p.arrived = 0;
-    sort_picks(p, (u32 *)score, begin, sums);
+    sort_picks(p, count, begin, sums);
 }

@@ -1,6 +1,6 @@
 //! Routed experts against f64: every type, every form.
 
-use crate::reference::{Tensor, bf16, combine, load, random_layer, run_experts, run_router};
+use crate::reference::{Pass, Tensor, bf16, combine, load, random_layer, run_experts, run_router};
 use treeline_checkpoint::Router as Kind;
 use treeline_cuda::device::{Dtype, Gpu};
 use treeline_cuda::ops::moe::{ExpertKind, ExpertShape, Experts, Router, Tuning};
@@ -183,6 +183,64 @@ fn int4_is_exact() {
                 let (got, want) = (to_bf16(&got[k * hidden..(k + 1) * hidden]), to_bf16(&want));
                 let same = got.iter().zip(&want).all(|(a, b)| a == b || (a | b) == 0x8000);
                 assert!(same, "{name}: input {k}\n{got:x?}\n{want:x?}");
+            }
+        }
+    }
+}
+
+/// Synthetic weights are the same in both layouts, differ between seeds and experts, and keep the size of what passes.
+#[test]
+fn synthetic_weights_do_not_depend_on_the_layout() {
+    let shape = int4(256, 128, 3, 1);
+    let rows = 3;
+    let mut numbers = Numbers(8);
+    let one: Vec<f32> = numbers.floats(shape.hidden, 1.0).into_iter().map(bf16).collect();
+    let h = one.repeat(rows);
+    let size = |x: &[f32]| (x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / x.len() as f64).sqrt();
+    for gpu in gpus() {
+        let router = Router::new(&gpu, shape.experts, 1, &SOFTMAX, rows).unwrap();
+        let logits = vec![0.0; rows * shape.experts];
+        let routed = run_router(&gpu, &router, 1, &[0; 3], &logits, None, Some(&[0, 1, 2]));
+        let outputs = |seed: u64| -> Vec<Vec<f32>> {
+            let of = |(_, experts): (_, Experts)| {
+                let weights = experts.layer(&gpu).unwrap();
+                experts.synthetic(&gpu, &weights, seed).unwrap();
+                run_experts(&gpu, &experts, &weights, &router, &routed, Dtype::Bf16, &h)
+            };
+            forms(&gpu, Dtype::Bf16, shape, rows).into_iter().map(of).collect()
+        };
+        let [plain, fast] = outputs(5).try_into().unwrap();
+        assert!(relative_error(&fast, &plain) < bound(Dtype::Bf16));
+        let ratio = size(&plain) / size(&one);
+        assert!((0.02..20.0).contains(&ratio), "the output is {ratio} times the input");
+        assert!(relative_error(&plain[..shape.hidden], &plain[shape.hidden..2 * shape.hidden]) > 0.5);
+        assert!(relative_error(&outputs(6)[0], &plain) > 0.5);
+    }
+}
+
+/// A recorded pass gives the bits of the eager one, again and again, for new contents of its buffers.
+#[test]
+fn a_graph_gives_the_bits_of_the_eager_pass() {
+    let shape = int4(256, 64, 12, 3);
+    let (rows, most) = (10usize, 16usize);
+    let layer = random_layer(&shape, Dtype::Bf16, 3);
+    for gpu in gpus() {
+        let router = Router::new(&gpu, shape.experts, shape.top_k, &SOFTMAX, most).unwrap();
+        for (name, experts) in forms(&gpu, Dtype::Bf16, shape, most) {
+            let weights = load(&gpu, &experts, &layer);
+            let pass = Pass::new(&gpu, &shape, rows);
+            pass.fill(&gpu, &shape, 1, 10);
+            pass.run(&gpu, &router, &experts, &weights).unwrap();
+            let graph = gpu.capture(|| pass.run(&gpu, &router, &experts, &weights)).unwrap();
+            for (seed, real) in [(1, 10), (2, 3), (3, 10), (4, 1)] {
+                pass.fill(&gpu, &shape, seed, real);
+                pass.run(&gpu, &router, &experts, &weights).unwrap();
+                let eager: Vec<u16> = gpu.read_all(&pass.out).unwrap();
+                gpu.fill(&pass.out, 0xFF).unwrap();
+                graph.launch().unwrap();
+                assert_eq!(gpu.read_all(&pass.out).unwrap(), eager, "{name}, {real} real rows");
+                assert!(eager[real * shape.hidden..].iter().all(|x| *x == 0), "{name}: padding is not zero");
+                assert!(eager[..real * shape.hidden].iter().any(|x| *x != 0), "{name}: nothing but zeros");
             }
         }
     }

@@ -222,3 +222,66 @@ pub fn run_experts(
         Dtype::Bf16 => from_bf16(&gpu.read::<u16>(out.ptr(), n).unwrap()),
     }
 }
+
+/// Buffers of a whole pass in bf16, to be recorded.
+#[derive(Debug)]
+pub struct Pass {
+    routed: Routed,
+    logits: Buffer<f32>,
+    h: Buffer<u16>,
+    pub out: Buffer<u16>,
+}
+
+impl Pass {
+    pub fn new(gpu: &Gpu, shape: &ExpertShape, rows: usize) -> Self {
+        let routed = Routed {
+            seq: gpu.alloc("seq", rows).unwrap(),
+            ids: gpu.alloc("ids", rows * shape.top_k).unwrap(),
+            weights: gpu.alloc("weights", rows * shape.top_k).unwrap(),
+            distinct: gpu.alloc("distinct", 1).unwrap(),
+            bucket: Bucket { rows: rows as u32, seqs: 1 },
+        };
+        let logits = gpu.alloc("logits", rows * shape.experts).unwrap();
+        let (h, out) = (gpu.alloc("h", rows * shape.hidden).unwrap(), gpu.alloc("out", rows * shape.hidden).unwrap());
+        Self { routed, logits, h, out }
+    }
+
+    /// New inputs: `real` rows, then padding.
+    pub fn fill(&self, gpu: &Gpu, shape: &ExpertShape, seed: u64, real: usize) {
+        let rows = self.routed.bucket.rows as usize;
+        let mut numbers = Numbers(seed);
+        let seq: Vec<i32> = (0..rows).map(|r| if r < real { 0 } else { -1 }).collect();
+        gpu.copy_in(self.routed.seq.ptr(), &seq).unwrap();
+        gpu.copy_in(self.logits.ptr(), &numbers.floats(rows * shape.experts, 3.0)).unwrap();
+        gpu.copy_in(self.h.ptr(), &to_bf16(&numbers.floats(rows * shape.hidden, 1.0))).unwrap();
+    }
+
+    pub fn run(
+        &self,
+        gpu: &Gpu,
+        router: &Router,
+        experts: &Experts,
+        weights: &ExpertWeights,
+    ) -> treeline_cuda::Result<()> {
+        let routed = &self.routed;
+        let args = RouterArgs {
+            rows: routed.rows(),
+            logits: self.logits.ptr(),
+            bias: Ptr::NULL,
+            forced: Ptr::NULL,
+            ids: routed.ids.ptr(),
+            weights: routed.weights.ptr(),
+            distinct: routed.distinct.ptr(),
+        };
+        router.run(gpu, routed.bucket, &args)?;
+        let args = ExpertsArgs {
+            rows: routed.rows(),
+            h: self.h.ptr(),
+            ids: routed.ids.ptr(),
+            weights: routed.weights.ptr(),
+            dispatch: router.dispatch(),
+            out: self.out.ptr(),
+        };
+        experts.run(gpu, routed.bucket, &args, weights)
+    }
+}

@@ -20,6 +20,9 @@ const SEGMENT_BYTES: usize = super::router::SEGMENT_WORDS * 4;
 /// Most chunks of inputs that a warp keeps in registers.
 const MOST_CHUNKS: usize = 14;
 
+/// Segments that a gate/up block looks up at once, as in `moe_int4_up.cu`.
+const HEADS: usize = 512;
+
 /// Shared memory that a block may use on every architecture served.
 const SHARED: usize = 232_448;
 
@@ -36,6 +39,8 @@ pub struct Tuning {
     pub down_split: usize,
     /// Segments in flight of a down block.
     pub down_stages: usize,
+    /// Segments whose weights gate/up blocks bring into the second-level cache for the down kernel.
+    pub ahead: usize,
     /// Whether each kernel may start while the one before it ends.
     pub early: bool,
 }
@@ -59,6 +64,7 @@ impl Tuning {
             down_tiles: 4,
             down_split: if inner.is_multiple_of(2) { 2 } else { 1 },
             down_stages: 6,
+            ahead: 6,
             early: true,
         };
         // Wide experts: smaller stages, then fewer.
@@ -81,8 +87,8 @@ impl Tuning {
 
     fn up_shared(&self, shape: &ExpertShape) -> usize {
         let slice = shape.hidden / CHUNK_COLUMNS / self.up_warps * CHUNK;
-        let offsets = shape.hidden / CHUNK_COLUMNS * 64;
-        self.up_warps * (self.up_stages * (slice + 8) + 2 * 512) + offsets
+        let offsets = shape.hidden / CHUNK_COLUMNS * 128;
+        self.up_warps * (self.up_stages * (slice + 8) + 2 * 512) + offsets + HEADS * 16
     }
 
     fn stage_bytes(&self, shape: &ExpertShape) -> usize {
@@ -125,6 +131,8 @@ struct UpArgs {
     segments: Ptr,
     counts: Ptr,
     middle: Ptr,
+    capacity: u32,
+    pad: u32,
 }
 
 impl KernelArgs for UpArgs {}
@@ -139,6 +147,8 @@ struct DownArgs {
     out: Ptr,
     rows: u32,
     rows_block: u32,
+    capacity: u32,
+    pad: u32,
 }
 
 impl KernelArgs for DownArgs {}
@@ -146,7 +156,13 @@ impl KernelArgs for DownArgs {}
 impl Int4 {
     pub fn new(gpu: &Gpu, shape: ExpertShape, tuning: Tuning) -> Result<Self> {
         let sizes = [("HIDDEN", shape.hidden as i64), ("INTER", shape.intermediate as i64)];
-        let up = [("WARPS", tuning.up_warps as i64), ("STAGES", tuning.up_stages as i64)];
+        let ahead_bytes = tuning.down_tiles * (shape.intermediate / CHUNK_COLUMNS) * CHUNK;
+        let up = [
+            ("WARPS", tuning.up_warps as i64),
+            ("STAGES", tuning.up_stages as i64),
+            ("AHEAD", tuning.ahead as i64),
+            ("AHEAD_BYTES", ahead_bytes as i64),
+        ];
         let down = [
             ("TILES", tuning.down_tiles as i64),
             ("SPLIT", tuning.down_split as i64),
@@ -171,6 +187,8 @@ impl Int4 {
             segments: dispatch.segments,
             counts: dispatch.counts,
             middle,
+            capacity: dispatch.capacity,
+            pad: 0,
         };
         let (grid, block) = ([self.blocks, 1, 1], tuning.up_warps as u32 * 32);
         self.launch(gpu, &self.up, Launch { grid, block, shared: tuning.up_shared(&self.shape) as u32 }, &up)
@@ -197,6 +215,8 @@ impl Int4 {
             out: args.out,
             rows: bucket.rows,
             rows_block: rows_block as u32,
+            capacity: args.dispatch.capacity,
+            pad: 0,
         };
         let launch = Launch {
             grid: [(shape.hidden / (16 * tuning.down_tiles)) as u32, parts as u32, 1],

@@ -21,13 +21,14 @@ const MOST_EXPERTS: usize = 4096;
 pub(super) const SEGMENT_WORDS: usize = 4 + 2 * SEGMENT;
 
 /// Picks sorted by expert, on the device: valid from [`Router::run`] until the next.
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
+#[derive(Debug, Clone, Copy)]
 pub struct Dispatch {
     /// Runs of at most 8 picks of one expert, by ascending expert.
     pub segments: Ptr,
     /// Segments, picks, distinct experts; u32.
     pub counts: Ptr,
+    /// Segments that there is memory for.
+    pub capacity: u32,
 }
 
 /// What one routing reads and writes. Rows are those of the bucket.
@@ -127,7 +128,8 @@ impl Router {
     /// Where the sorted picks lie.
     #[must_use]
     pub fn dispatch(&self) -> Dispatch {
-        Dispatch { segments: self.segments.ptr(), counts: self.counts.at(1) }
+        let capacity = (self.segments.len() / SEGMENT_WORDS) as u32;
+        Dispatch { segments: self.segments.ptr(), counts: self.counts.at(1), capacity }
     }
 
     /// Routes the rows of `bucket`: equal scores go to the smaller id, rows without usable scores get distinct experts too.
@@ -136,7 +138,7 @@ impl Router {
     /// A bucket of more rows than this router was made for, or the driver's.
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, args: &RouterArgs) -> Result<()> {
         check_rows("moe_route", bucket, self.max_rows)?;
-        let Dispatch { segments, counts } = self.dispatch();
+        let Dispatch { segments, counts, .. } = self.dispatch();
         let args = RouteArgs {
             seq: args.rows.seq,
             logits: args.logits,
