@@ -62,7 +62,7 @@ impl Context {
                 what: what.into(),
                 bytes,
                 free: self.free_bytes().unwrap_or(0),
-                advice: "lower `max_context`, `concurrency` or the budget, or free the GPU of other programs",
+                advice: "lower `context`, `concurrency` or `budget`, or free the GPU of other programs",
             }),
             code => check(code, &format!("taking {bytes} bytes of GPU memory for {what}")).map(|()| at),
         }
