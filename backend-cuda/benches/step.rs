@@ -63,12 +63,14 @@ fn config(tiny: bool) -> Result<TargetConfig> {
 fn fixed(config: &TargetConfig, ranks: usize) -> Vec<(Part, f64)> {
     let Attention::Mla(a) = &config.attention else { return Vec::new() };
     let (h, n, layers) = (config.hidden, a.heads / ranks, config.layers.len());
-    let (mut gate_up, mut down, mut score) = (0, 0, 0);
+    let (mut gate_up, mut down, mut score, mut shared) = (0, 0, 0, 0);
     for layer in &config.layers {
         let inner = match &layer.ffn {
             Ffn::Dense { intermediate } => intermediate / ranks,
             Ffn::Moe(m) => {
                 score += m.experts * h;
+                // Gate and up of the shared experts run with the router where the rows are few.
+                shared += 2 * m.shared * m.intermediate / ranks * h;
                 m.shared * m.intermediate / ranks
             }
         };
@@ -81,9 +83,9 @@ fn fixed(config: &TargetConfig, ranks: usize) -> Vec<(Part, f64)> {
         (Part::Absorb, layers * n * a.nope * a.kv_lora),
         (Part::Expand, layers * n * a.v * a.kv_lora),
         (Part::Out, layers * n * a.v * h),
-        (Part::GateUp, gate_up),
+        (Part::GateUp, gate_up - shared),
         (Part::MlpDown, down),
-        (Part::Score, score),
+        (Part::Score, score + shared),
         (Part::Head, config.vocab / ranks * h),
     ];
     parts.iter().map(|(part, elements)| (*part, *elements as f64 * 2.0)).collect()

@@ -180,7 +180,7 @@ fn bf16_is_close_to_the_cpu_engine() {
             println!(
                 "{device}: {name}: {rows} rows, relative error {mean:.2e}, at most {norm:.2e}, KL at most {kl:.2e}"
             );
-            assert!(mean <= 1.2e-2 && norm <= 2.5e-2 && kl <= 4e-3, "{name}: {mean:e}, {norm:e}, KL {kl:e}");
+            assert!(mean <= 1.2e-2 && norm <= 3.5e-2 && kl <= 4e-3, "{name}: {mean:e}, {norm:e}, KL {kl:e}");
         }
     }
 }

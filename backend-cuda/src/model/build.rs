@@ -6,9 +6,11 @@ use super::layers::{Reader, window};
 use super::load::Loader;
 use super::ops::Ops;
 use super::source::{Fill, Piece, Source};
+use super::weight::Few;
 use super::{Comm, LoadOptions, Shard, Target};
 use crate::device::{Dtype, Gpu};
 use crate::error::{CudaError, Result};
+use crate::ops::dense::Dense;
 use crate::ops::embed::Embed;
 use crate::ops::gqa_prep::GqaPrep;
 use crate::ops::norm::Norm;
@@ -134,7 +136,8 @@ fn build_dflash<'w>(
     let gqa = GqaOps { window_tail: false, ..GqaOps::new(gpu, options, attention, rope, eps, scale)? };
     let context = GqaPrep::new(gpu, dtype, 0, gqa.kv_heads, gqa.head_dim, gqa.rope.interleaved())?;
     let ops = DflashOps { lookup: Embed::new(gpu, dtype, hidden)?, rms: Norm::new(gpu, dtype, hidden)?, gqa, context };
-    let mut read = Reader { gpu, source, dtype, shard: options.shard, hidden, moe: None };
+    let few = few(gpu, dtype)?;
+    let mut read = Reader { gpu, source, dtype, shard: options.shard, hidden, moe: None, few };
     let name = |i: usize| format!("layers.{i}");
     let mut pieces = Vec::new();
     for i in 0..config.windows.len() {
@@ -159,6 +162,11 @@ fn build_dflash<'w>(
     let source = read.source;
     let (embed, head) = (target.embed.clone(), target.head.clone());
     Ok((Dflash { config, dtype, comm: target.comm, embed, head, fc, hidden_norm, qkv, layers, norm, ops }, source))
+}
+
+/// The kernels for few rows, which are for bf16.
+fn few(gpu: &Gpu, dtype: Dtype) -> Result<Few> {
+    if dtype == Dtype::Bf16 { Ok(Some(Arc::new(Dense::new(gpu)?))) } else { Ok(None) }
 }
 
 /// # Errors
@@ -187,7 +195,8 @@ fn build<'w>(
     let ops = Ops::new(gpu, &config, options)?;
     let (vocab, hidden) = (config.vocab, config.hidden);
     let moe = ops.moe.clone();
-    let mut read = Reader { gpu, source, dtype, shard, hidden, moe: moe.as_ref() };
+    let few = few(gpu, dtype)?;
+    let mut read = Reader { gpu, source, dtype, shard, hidden, moe: moe.as_ref(), few };
     let table = Piece::whole("model.embed_tokens", vocab, hidden);
     let embed = Arc::new(read.dense(&[table.clone()])?);
     let mine = shard.split("rows of the head", vocab)?;

@@ -29,8 +29,19 @@ impl Mlp {
     /// y (+)= down(silu(gate(h)) · up(h)); the rows of a layer's input are zero where they are padding, and so is the result.
     pub fn run(&self, pass: &mut Pass<'_>, h: Ptr, work: MlpPtrs, y: Ptr, add: bool) -> Result<()> {
         let (rows, seq) = (pass.len(), pass.rows.seq);
-        pass.step(Part::GateUp, |gpu| self.gate_up.apply(gpu, rows, h, work.both))?;
-        pass.step(Part::Activate, |gpu| self.activate.run(gpu, rows as u32, seq, work.both, work.inner))?;
+        match self.gate_up.glu(rows, h, work.inner, None) {
+            Some(fused) => pass.step(Part::GateUp, |gpu| fused.run(gpu))?,
+            None => {
+                pass.step(Part::GateUp, |gpu| self.gate_up.apply(gpu, rows, h, work.both))?;
+                pass.step(Part::Activate, |gpu| self.activate.run(gpu, rows as u32, seq, work.both, work.inner))?;
+            }
+        }
+        self.finish(pass, work, y, add)
+    }
+
+    /// The second half of [`Mlp::run`].
+    pub fn finish(&self, pass: &mut Pass<'_>, work: MlpPtrs, y: Ptr, add: bool) -> Result<()> {
+        let rows = pass.len();
         pass.step(Part::MlpDown, |gpu| match add {
             true => self.down.add(gpu, rows, work.inner, y),
             false => self.down.apply(gpu, rows, work.inner, y),

@@ -6,7 +6,7 @@ use super::gqa::GqaLayer;
 use super::mla::MlaLayer;
 use super::moe::{MoeConfig, MoeLayer};
 use super::source::{Piece, Source, scaled};
-use super::weight::Weight;
+use super::weight::{Few, Weight};
 use crate::device::{Buffer, Dtype, Gpu};
 use crate::error::Result;
 use crate::ops::swiglu::Swiglu;
@@ -58,6 +58,8 @@ pub(super) struct Reader<'a, 'w> {
     pub hidden: usize,
     /// Sizes of this rank's mixtures, where the model has any.
     pub moe: Option<&'a MoeConfig>,
+    /// Kernels for few rows.
+    pub few: Few,
 }
 
 impl Reader<'_, '_> {
@@ -88,7 +90,7 @@ impl Reader<'_, '_> {
 
     /// Weights that read the same input.
     pub fn dense(&mut self, pieces: &[Piece]) -> Result<Weight> {
-        self.source.dense(self.gpu, self.dtype, pieces)
+        self.source.dense(self.gpu, self.dtype, pieces, &self.few)
     }
 
     /// A SwiGLU of width `inner`, split over ranks.
@@ -158,7 +160,8 @@ impl Reader<'_, '_> {
         let kv_norm = self.source.norm(self.gpu, &format!("{module}.kv_a_layernorm"), c.kv_lora)?;
         let (absorb, expand) = self.source.latent(self.gpu, self.dtype, &format!("{module}.kv_b_proj"), c, &heads)?;
         let out = Piece::whole(format!("{module}.o_proj"), hidden, c.heads * c.v).columns(scaled(&heads, c.v));
-        Ok(MlaLayer { down, query, q_norm, kv_norm, absorb, expand, out: self.dense(&[out])? })
+        let few = self.few.clone();
+        Ok(MlaLayer { down, query, q_norm, kv_norm, absorb, expand, out: self.dense(&[out])?, few })
     }
 }
 

@@ -2,7 +2,7 @@
 //! rotary key per token, shared by all heads (DeepSeek-V2, arXiv 2405.04434).
 
 use super::pass::Pass;
-use super::weight::{Weight, per_head};
+use super::weight::{Few, Weight, per_head, product as run};
 use super::work::Widths;
 use super::{LoadOptions, Part};
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
@@ -27,6 +27,8 @@ pub(super) struct MlaLayer {
     /// \[heads\]\[v, kv_lora\].
     pub expand: Buffer<u8>,
     pub out: Weight,
+    /// Kernels for few rows.
+    pub few: Few,
 }
 
 /// Kernels of latent attention and its sizes on this rank, the same for all layers.
@@ -134,14 +136,14 @@ impl MlaLayer {
         };
         pass.step(Part::Absorb, |gpu| {
             let (x, y) = (per_head(w.q, n, head, dtype), per_head(w.absorbed, n, latent, dtype));
-            gpu.gemm(&product(ops.kv_lora, ops.nope, x, &self.absorb, y))
+            run(gpu, &self.few, &product(ops.kv_lora, ops.nope, x, &self.absorb, y))
         })?;
         pass.step(Part::Attend, |gpu| {
             w.attend.run(gpu, bucket, &MlaCall { rows: at, q: w.absorbed, cache, out: w.mixed, window })
         })?;
         pass.step(Part::Expand, |gpu| {
             let (x, y) = (per_head(w.mixed, n, ops.kv_lora, dtype), per_head(w.values, n, ops.v, dtype));
-            gpu.gemm(&product(ops.v, ops.kv_lora, x, &self.expand, y))
+            run(gpu, &self.few, &product(ops.v, ops.kv_lora, x, &self.expand, y))
         })?;
         pass.step(Part::Out, |gpu| self.out.apply(gpu, rows, w.values, y))
     }

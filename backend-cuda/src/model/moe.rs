@@ -137,7 +137,13 @@ impl MoeLayer {
     /// y = the mixture of the normed rows h, this rank's part of the sum.
     pub fn run(&self, pass: &mut Pass<'_>, ops: &MoeOps, h: Ptr, w: MoePtrs) -> Result<()> {
         let (rows, at, bucket) = (pass.len(), pass.rows, pass.bucket);
-        pass.step(Part::Score, |gpu| self.gate.apply_f32(gpu, rows, h, w.scores))?;
+        // Router and shared experts read the same rows: one launch where there is a kernel for it.
+        let also = Some((&self.gate, w.scores));
+        let fused = self.shared.as_ref().and_then(|shared| shared.gate_up.glu(rows, h, w.mlp.inner, also));
+        pass.step(Part::Score, |gpu| match &fused {
+            Some(fused) => fused.run(gpu),
+            None => self.gate.apply_f32(gpu, rows, h, w.scores),
+        })?;
         pass.step(Part::Route, |gpu| {
             let bias = self.bias.as_ref().map_or(Ptr::NULL, Buffer::ptr);
             let (ids, weights, forced, distinct) = (w.ids, w.weights, w.forced, w.distinct);
@@ -153,6 +159,7 @@ impl MoeLayer {
         })?;
         match &self.shared {
             // Into the routed sum, so that ranks have one sum to share.
+            Some(shared) if fused.is_some() => shared.finish(pass, w.mlp, w.y, true),
             Some(shared) => shared.run(pass, h, w.mlp, w.y, true),
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use super::advise;
 use super::load::Loader;
-use super::weight::Weight;
+use super::weight::{Few, Weight};
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::Result;
 use bytemuck::{Pod, Zeroable};
@@ -57,7 +57,7 @@ pub(super) enum Source<'w> {
 
 impl Source<'_> {
     /// Weights that read the same input, one below the other. All have the same columns.
-    pub fn dense(&mut self, gpu: &Gpu, dtype: Dtype, pieces: &[Piece]) -> Result<Weight> {
+    pub fn dense(&mut self, gpu: &Gpu, dtype: Dtype, pieces: &[Piece], few: &Few) -> Result<Weight> {
         let inp = pieces[0].columns.len();
         let out = pieces.iter().map(|p| p.rows.len()).sum::<usize>();
         let what = format!("weights of `{}`", pieces[0].module);
@@ -71,7 +71,7 @@ impl Source<'_> {
             }
             at += piece.rows.len() * inp * dtype.bytes();
         }
-        Ok(Weight::new(data, out, inp, dtype))
+        Ok(Weight::new(data, out, inp, dtype, few.clone()))
     }
 
     /// A norm's weight, f32.

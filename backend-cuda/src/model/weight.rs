@@ -2,6 +2,7 @@
 
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
 use crate::error::Result;
+use crate::ops::dense::{Dense, DenseCall, Glu};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,12 +14,19 @@ pub(super) struct Weight {
     pub out: usize,
     pub inp: usize,
     pub dtype: Dtype,
+    few: Few,
 }
+
+/// Own kernels for few rows of bf16; none in f32.
+pub(super) type Few = Option<Arc<Dense>>;
+
+/// Outputs beyond which the library reads weights as fast as the memory allows.
+const MANY_OUTPUTS: usize = 16384;
 
 impl Weight {
     /// A weight that fills `data`.
-    pub fn new(data: Buffer<u8>, out: usize, inp: usize, dtype: Dtype) -> Self {
-        Self { data: Arc::new(data), first: 0, out, inp, dtype }
+    pub fn new(data: Buffer<u8>, out: usize, inp: usize, dtype: Dtype, few: Few) -> Self {
+        Self { data: Arc::new(data), first: 0, out, inp, dtype, few }
     }
 
     /// Some of its rows, in the same memory.
@@ -47,16 +55,51 @@ impl Weight {
     }
 
     fn product(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr, dtype: Dtype, add: bool) -> Result<()> {
-        gpu.gemm(&Gemm {
+        let x = Matrix::new(x, self.inp, self.dtype);
+        let (w, y) = (Matrix::new(self.ptr(), self.inp, self.dtype), Matrix::new(y, self.out, dtype));
+        let few = if self.out > MANY_OUTPUTS { &None } else { &self.few };
+        product(gpu, few, &Gemm { rows, outputs: self.out, inputs: self.inp, batch: 1, x, w, y, add })
+    }
+
+    /// z = silu(gate · x) · (up · x) in one launch, where this weight is gate above up, together with y = x · `also`ᵀ (f32)
+    /// where there is one. None: there is no kernel for so many rows or such shapes.
+    pub fn glu<'a>(&'a self, rows: usize, x: Ptr, z: Ptr, also: Option<(&Self, Ptr)>) -> Option<Fused<'a>> {
+        let none = Matrix::new(Ptr::NULL, self.inp, self.dtype);
+        let call = DenseCall {
             rows,
-            outputs: self.out,
             inputs: self.inp,
             batch: 1,
             x: Matrix::new(x, self.inp, self.dtype),
-            w: Matrix::new(self.ptr(), self.inp, self.dtype),
-            y: Matrix::new(y, self.out, dtype),
-            add,
-        })
+            w: also.map_or(none, |(w, _)| Matrix::new(w.ptr(), w.inp, w.dtype)),
+            outputs: also.map_or(0, |(w, _)| w.out),
+            y: also.map_or(none, |(w, y)| Matrix::new(y, w.out, Dtype::F32)),
+            add: false,
+            glu: Some(Glu { w: self.ptr(), inner: self.out / 2, z }),
+        };
+        let few = self.few.as_ref().filter(|_| Dense::serves(&call) && self.out <= MANY_OUTPUTS)?;
+        Some(Fused { few, call })
+    }
+}
+
+/// Products that one launch makes.
+pub(super) struct Fused<'a> {
+    few: &'a Dense,
+    call: DenseCall,
+}
+
+impl Fused<'_> {
+    pub fn run(&self, gpu: &Gpu) -> Result<()> {
+        self.few.run(gpu, &self.call)
+    }
+}
+
+/// A product by the own kernels where they serve it, else by the library.
+pub(super) fn product(gpu: &Gpu, few: &Few, gemm: &Gemm) -> Result<()> {
+    let Gemm { rows, outputs, inputs, batch, x, w, y, add } = *gemm;
+    let call = DenseCall { rows, inputs, batch, x, w, outputs, y, add, glu: None };
+    match few {
+        Some(few) if Dense::serves(&call) && !(add && y.dtype == Dtype::F32) => few.run(gpu, &call),
+        _ => gpu.gemm(gemm),
     }
 }
 

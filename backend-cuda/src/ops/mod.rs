@@ -1,5 +1,6 @@
 //! One kernel and its arguments a file: what it computes, the shapes, and the launch.
 
+pub mod dense;
 pub mod embed;
 pub mod gather;
 pub mod gqa_attend;
