@@ -33,6 +33,8 @@ TL_DEVICE bool sees(const MlaAnyArgs &p, u32 row, u32 begin, u32 start, u32 key)
 TL_KERNEL(mla_attend_any, MlaAnyArgs, THREADS) {
     __shared__ float q[DIM], weight[THREADS], top[THREADS];
     u32 row = blockIdx.y, head = blockIdx.x, t = threadIdx.x;
+    griddep_wait();
+    griddep_launch();
     i32 seq = p.rows.seq[row];
     act *out = p.out + ((u64)row * HEADS + head) * KV_LORA;
     if (seq < 0) {

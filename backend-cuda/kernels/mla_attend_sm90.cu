@@ -123,24 +123,16 @@ TL_DEVICE void values_other(float (&out)[128], const u8 *stage, u32 group) {
 
 // Makes scores of unseen keys -inf and unseen values finite.
 TL_DEVICE void mask(const MlaArgs &p, const MlaSpan &span, float (&s)[32], u32 begin, const u32 (&row)[2], u32 key, u8 *stage) {
-    u32 lane = threadIdx.x % 32, seen = 0;
-#pragma unroll 4
-    for (u32 i = 0; i < 32; i++) {
-        u32 k = key + i / 4 * 8 + lane % 4 * 2 + i % 2;
-        seen |= (u32)mla_sees(p, span, begin, row[0] + (i / 2 % 2) * (row[1] - row[0]), k) << i;
-    }
 #pragma unroll
-    for (int i = 0; i < 32; i++) {
-        if (!(seen >> i & 1)) s[i] = NEVER;
+    for (int h = 0; h < 2; h++) {
+        u64 seen = mla_seen(p, span, begin, row[h], key) >> (threadIdx.x % 4 * 2);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            if (!(seen >> (j * 8) & 1)) s[j * 4 + h * 2] = NEVER;
+            if (!(seen >> (j * 8 + 1) & 1)) s[j * 4 + h * 2 + 1] = NEVER;
+        }
     }
-#pragma unroll 2
-    for (u32 t = threadIdx.x % 128; t < 8 * PANEL_BYTES / 16; t += 128) {
-        uint4 *at = (uint4 *)(stage + t * 16);
-        uint4 v = *at;
-        v.x = finite_bf16x2(v.x), v.y = finite_bf16x2(v.y);
-        v.z = finite_bf16x2(v.z), v.w = finite_bf16x2(v.w);
-        *at = v;
-    }
+    mla_clean(stage, span, key, p.window, threadIdx.x % 128, 128);
 }
 #endif
 
@@ -156,6 +148,7 @@ TL_KERNEL(mla_attend_sm90, MlaArgs, THREADS) {
     float *tell = told + group * 128, *hear = told + (1 - group) * 128;
 
     griddep_wait();
+    griddep_launch();
     u32 before, total = mla_total(p.rows, p.seqs, p.window, 0, before);
     u32 blocks = min(p.blocks, total);
     if (blockIdx.x >= blocks) return;

@@ -161,6 +161,7 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
     u32 column = warp * COLUMNS;
 
     griddep_wait();
+    griddep_launch();
     u32 before, total = mla_total(p.rows, p.seqs, p.window, 0, before);
     u32 blocks = min(p.blocks, total);
     if (blockIdx.x >= blocks) return;
@@ -210,16 +211,14 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             u32 key = first_key + i * KEYS;
             bool edge = mla_edge(span, key, p.window);
             if (edge) {
-                // Bits first, few at a time: all loads at once would need more registers than there are.
-                u32 seen = 0;
-#pragma unroll 4
-                for (u32 i = 0; i < KEY_TILES * 4; i++) {
-                    u32 k = key + key0 + i / 4 * 8 + lane % 4 * 2 + i % 2;
-                    seen |= (u32)mla_sees(p, span, begin, pass_row[0] + (i / 2 % 2) * (pass_row[1] - pass_row[0]), k) << i;
-                }
 #pragma unroll
-                for (int i = 0; i < KEY_TILES * 4; i++) {
-                    if (!(seen >> i & 1)) s[i / 4][i % 4] = NEVER;
+                for (int h = 0; h < 2; h++) {
+                    u64 seen = mla_seen(p, span, begin, pass_row[h], key) >> (key0 + lane % 4 * 2);
+#pragma unroll
+                    for (int j = 0; j < KEY_TILES; j++) {
+                        if (!(seen >> (j * 8) & 1)) s[j][2 * h] = NEVER;
+                        if (!(seen >> (j * 8 + 1) & 1)) s[j][2 * h + 1] = NEVER;
+                    }
                 }
             }
             float high[2] = {NEVER, NEVER};
@@ -235,16 +234,7 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
                 if (lane % 4 == 0) top[key_warp * TILE + row0 + lane / 4 + h * 8] = high[h];
             }
             __syncthreads(); // scores are done: the rotary part of the chunk is free
-            if (edge) {
-#pragma unroll 2
-                for (u32 t = threadIdx.x; t < KEYS * KV_LORA / 8; t += THREADS) {
-                    uint4 *at = (uint4 *)(here + t * 16);
-                    uint4 v = *at;
-                    v.x = finite_bf16x2(v.x), v.y = finite_bf16x2(v.y);
-                    v.z = finite_bf16x2(v.z), v.w = finite_bf16x2(v.w);
-                    *at = v;
-                }
-            }
+            if (edge) mla_clean(here, span, key, p.window, threadIdx.x, THREADS);
             float base[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {

@@ -21,10 +21,11 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     u32 row = blockIdx.x / HEADS, head = blockIdx.x % HEADS, t = threadIdx.x, lane = t % 32;
     u32 group = t / p.lanes, groups = THREADS / p.lanes, column = (blockIdx.y * p.lanes + t % p.lanes) * 4;
     act *out = p.out + (u64)blockIdx.x * KV_LORA + column;
-    griddep_wait();
+    // The rows were there before the attention began; only its results must be waited for.
     i32 seq = p.rows.seq[row];
     if (seq < 0) {
         if (group == 0) write4(out, float4{0.0f, 0.0f, 0.0f, 0.0f});
+        griddep_wait();
         return;
     }
     u32 before, total = mla_total(p.rows, p.seqs, p.window, (u32)seq, before);
@@ -33,6 +34,8 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     u32 pair = p.rows.offset[row] * HEADS + head, tile = pair / TILE, at = pair % TILE;
     u32 unit = before + tile * span.chunks;
     u32 first = mla_owner(total, unit, blocks), last = mla_owner(total, unit + span.chunks - 1, blocks);
+    griddep_wait();
+    griddep_launch();
     if (first == last) return; // that block wrote the output
     u32 parts = last - first + 1;
     const float *part = p.part + (u64)at * KV_LORA + column;

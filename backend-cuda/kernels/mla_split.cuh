@@ -135,16 +135,30 @@ TL_DEVICE u32 mla_owner(u32 total, u32 unit, u32 blocks) { return (u32)(((u64)(u
 // Where a block leaves its part of a tile: one place for a tile that an earlier block began, one for a tile it began itself.
 TL_DEVICE u32 mla_slot(u32 block, bool begins) { return 2 * block + (begins ? 1 : 0); }
 
-// Whether row `row` of the pass sees key `key`.
-TL_DEVICE bool mla_sees(const MlaArgs &p, const MlaSpan &s, u32 begin, u32 row, u32 key) {
-    if (key >= s.keys) return false;
-    u32 position = key;
-    if (key >= s.start) {
-        u32 j = key - s.start;
-        if (!(p.rows.mask[(u64)row * MASK_WORDS + j / 32] >> (j % 32) & 1)) return false;
-        position = p.rows.position[begin + j];
+// Bit i: whether row `row` of the pass sees key `key + i`.
+TL_DEVICE u64 mla_seen(const MlaArgs &p, const MlaSpan &s, u32 begin, u32 row, u32 key) {
+    const u32 *mask = p.rows.mask + (u64)row * MASK_WORDS;
+    u64 seen;
+    if (key < s.start) {
+        u32 past = s.start - key;
+        seen = past >= KEYS ? ~0ull : ((u64)mask[1] << 32 | mask[0]) << past | ((1ull << past) - 1);
+    } else {
+        u32 word = (key - s.start) / 32, by = (key - s.start) % 32;
+        u32 a = word < MASK_WORDS ? mask[word] : 0, b = word + 1 < MASK_WORDS ? mask[word + 1] : 0;
+        u32 c = word + 2 < MASK_WORDS ? mask[word + 2] : 0;
+        seen = (u64)__funnelshift_r(b, c, by) << 32 | __funnelshift_r(a, b, by);
     }
-    return p.window == 0 || (u64)position + p.window > p.rows.position[row];
+    if (s.keys - key < KEYS) seen &= (1ull << (s.keys - key)) - 1;
+    if (p.window != 0) {
+        u32 own = p.rows.position[row];
+        for (u32 i = 0; i < KEYS; i++) {
+            u32 k = key + i;
+            if (!(seen >> i & 1)) continue;
+            u32 position = k < s.start ? k : p.rows.position[begin + k - s.start];
+            if ((u64)position + p.window <= own) seen &= ~(1ull << i);
+        }
+    }
+    return seen;
 }
 
 // Whether some row may not see some key of the chunk that begins at `key`.
@@ -157,4 +171,19 @@ TL_DEVICE u32 finite_bf16x2(u32 x) {
     u32 low = (x & 0x7f80u) == 0x7f80u ? 0 : x & 0xffffu;
     u32 high = (x & 0x7f800000u) == 0x7f800000u ? 0 : x & 0xffff0000u;
     return low | high;
+}
+
+// Makes the values finite that some row may not see, in a chunk of which the first key is `key`. For `threads` threads.
+TL_DEVICE void mla_clean(u8 *chunk, const MlaSpan &s, u32 key, u32 window, u32 thread, u32 threads) {
+    const u32 pieces = KV_LORA / 8;
+    // Without a window the past is seen by all.
+    u32 first = window != 0 || key >= s.start ? 0 : s.start - key, last = min(s.keys - key, (u32)KEYS);
+#pragma unroll 1
+    for (u32 t = thread; t < (last - first) * pieces; t += threads) {
+        u32 row = first + t / pieces, piece = t % pieces;
+        uint4 *at = (uint4 *)(chunk + (piece / 8 * KEYS + row) * 128 + piece % 8 * 16);
+        uint4 v = *at;
+        uint4 w = {finite_bf16x2(v.x), finite_bf16x2(v.y), finite_bf16x2(v.z), finite_bf16x2(v.w)};
+        if (w.x != v.x || w.y != v.y || w.z != v.z || w.w != v.w) *at = w;
+    }
 }

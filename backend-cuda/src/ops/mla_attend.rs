@@ -196,7 +196,7 @@ impl MlaAttend {
         match &self.form {
             Form::Any(kernel) => {
                 let launch = Launch { grid: [self.heads as u32, bucket.rows, 1], block: 64, shared: 0 };
-                gpu.launch(kernel, launch, &AnyArgs { rows, q, cache, out, window, unused: 0 })
+                gpu.launch_early(kernel, launch, &AnyArgs { rows, q, cache, out, window, unused: 0 })
             }
             Form::Tiles(tiles) => tiles.run(gpu, (self.heads, self.kv_lora), bucket, call),
         }
@@ -260,8 +260,8 @@ impl Tiles {
             lanes: lanes as u32,
         };
         let launch = Launch { grid: [self.blocks, 1, 1], block: 256, shared: kernel.shared };
-        gpu.launch(&kernel.attend, launch, &args)?;
+        gpu.launch_early(&kernel.attend, launch, &args)?;
         let launch = Launch { grid: [pairs as u32, (kv_lora / 4 / lanes) as u32, 1], block: 256, shared: 0 };
-        gpu.launch(&kernel.merge, launch, &args)
+        gpu.launch_early(&kernel.merge, launch, &args)
     }
 }
