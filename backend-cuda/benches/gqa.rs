@@ -46,10 +46,12 @@ fn main() -> Result<()> {
     for (name, shape) in SHAPES {
         let max = Bucket { rows: 65 * 8, seqs: 8 };
         let sms = gpu.info().sms;
-        let attend = GqaAttend::with_form(&gpu, GqaForm::Portable, Dtype::Bf16, shape, max, sms)?;
-        let half = GqaAttend::with_form(&gpu, GqaForm::Portable, Dtype::Bf16, shape, max, sms / 2)?;
+        let forms = GqaForm::all(&gpu, Dtype::Bf16, shape).into_iter().filter(|f| *f != GqaForm::Any);
+        let attends = forms
+            .map(|form| Ok((form, GqaAttend::with_form(&gpu, form, Dtype::Bf16, shape, max, sms)?)))
+            .collect::<Result<Vec<_>>>()?;
         println!("\n{name}: us a call (GB/s)");
-        println!("{:>5}{:>6}{:>8}{:>6}{}", "seqs", "rows", "context", "best", heights(&attend));
+        println!("{:>5}{:>6}{:>8}{:>6}{}", "seqs", "rows", "context", "best", heights(&attends));
         for (seqs, rows, context) in [
             (1, 1, 1024),
             (1, 1, 8192),
@@ -65,18 +67,27 @@ fn main() -> Result<()> {
             (8, 17, 8192),
             (8, 65, 8192),
         ] {
-            pass(&gpu, shape, &[&attend, &half], seqs, rows, context)?;
+            pass(&gpu, shape, &attends, seqs, rows, context)?;
         }
     }
     Ok(())
 }
 
-fn heights(attend: &GqaAttend) -> String {
-    let tiles = (0..attend.heights()).map(|h| format!("{:>16}", format!("tile {h}")));
-    tiles.chain((0..attend.heights()).map(|h| format!("{:>16}", format!("{h}, half the SMs")))).collect()
+fn heights(attends: &[(GqaForm, GqaAttend)]) -> String {
+    let of = |(form, attend): &(GqaForm, GqaAttend)| {
+        (0..attend.heights()).map(|h| format!("{:>16}", format!("{form:?} {h}"))).collect::<String>()
+    };
+    attends.iter().map(of).collect()
 }
 
-fn pass(gpu: &Gpu, shape: GqaShape, attends: &[&GqaAttend], seqs: usize, rows: usize, context: usize) -> Result<()> {
+fn pass(
+    gpu: &Gpu,
+    shape: GqaShape,
+    attends: &[(GqaForm, GqaAttend)],
+    seqs: usize,
+    rows: usize,
+    context: usize,
+) -> Result<()> {
     let GqaShape { heads, kv_heads, head_dim } = shape;
     let bucket = Bucket { rows: (seqs * rows) as u32, seqs: seqs as u32 };
     let room = context + rows;
@@ -103,8 +114,8 @@ fn pass(gpu: &Gpu, shape: GqaShape, attends: &[&GqaAttend], seqs: usize, rows: u
         window_tail: true,
     };
     let bytes = (seqs * room * kv_heads * head_dim * 4) as f64;
-    let mut line = format!("{seqs:>5}{rows:>6}{context:>8}{:>6}", attends[0].height(bucket));
-    for attend in attends {
+    let mut line = format!("{seqs:>5}{rows:>6}{context:>8}{:>6}", attends.last().map_or(0, |(_, a)| a.height(bucket)));
+    for (_, attend) in attends {
         for height in 0..attend.heights() {
             let calls = || (0..copies).try_for_each(|c| attend.run_with(gpu, bucket, &call(c), height));
             let us = median(gpu, &gpu.capture(calls)?)? / copies as f64;

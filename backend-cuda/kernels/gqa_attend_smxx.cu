@@ -1,71 +1,18 @@
 // Grouped-query attention of tree rows on tensor cores, in bfloat16, for heads of 64 or 128 dimensions: the portable form.
 //
-// Pairs of (row, head of the group) are the rows of one product, so that the keys and values of a head are read once for all
-// of them. The sequence's own rows lie behind its past in the cache and are keys like the others; only their visibility
-// comes from the mask. Blocks take parts of the keys (`gqa_split.cuh`); gqa_merge puts the parts together.
-//
-// Besides those of `gqa_split.cuh`: DIM, WARPS_M × WARPS_N warps (over pairs, over keys), ROWS_M (tiles of 16 pairs of a
-// warp), STEP (keys between two looks at the maximum), STAGES, RESIDENT (blocks of a multiprocessor).
+// Besides those of `gqa_tile.cuh`: WARPS_M × WARPS_N warps (over pairs, over keys), ROWS_M (tiles of 16 pairs of a warp), STEP
+// (keys between two looks at the maximum), STAGES, RESIDENT (blocks of a multiprocessor).
 #define KEYS 64
 #define TILE_M (16 * ROWS_M * WARPS_M)
-#include "gqa_split.cuh"
-#include "vector.cuh"
-
 #define THREADS (32 * WARPS_M * WARPS_N)
-#define CHUNKS (DIM / 8)
+#include "gqa_tile.cuh"
+
 #define TILE_BYTES (KEYS * DIM * 2)
 #define WARP_KEYS (KEYS / WARPS_N)
 #define COLUMNS (DIM / 8)
-#define LOG2_E 1.4426950408889634f
-
-struct GqaTileArgs {
-    Rows rows;
-    const bf16 *q; // [rows][HEADS][DIM], scaled
-    const bf16 *k; // [cache rows][KV_HEADS][DIM]
-    const bf16 *v;
-    bf16 *out;     // [rows][HEADS][DIM]
-    float *part;   // [slots][TILE_M][DIM] weighted values of a part
-    float *top;    // [slots][TILE_M][2] maximum (times log2 e) and sum of a part
-    Cut *cuts;     // [seqs]
-    u32 seqs;
-    u32 slots;     // blocks that run at once
-    u32 window;
-    u32 window_tail;
-};
 
 // 16 bytes of a row in shared memory, where eight neighbouring rows use all banks.
 TL_DEVICE u8 *chunk_at(u8 *tile, u32 row, u32 chunk) { return tile + row * (DIM * 2) + ((chunk ^ (row & 7)) * 16); }
-
-// Visible keys among [key, key + 64) of a row that has this mask and position.
-TL_DEVICE u64 sees(const Rows &rows, const Job &job, u32 row, u32 position, u32 key, u32 window, u32 window_tail) {
-    u32 start = rows.seq_start[job.seq], end = start + rows.seq_rows[job.seq];
-    u64 bits;
-    if (key + 64 <= start) {
-        bits = ~0ull;
-    } else {
-        const u32 *mask = rows.mask + (u64)row * MASK_WORDS;
-        u32 word = key < start ? 0 : (key - start) / 32, shift = key < start ? 0 : (key - start) % 32;
-        u32 w[3];
-#pragma unroll
-        for (u32 i = 0; i < 3; i++) w[i] = word + i < MASK_WORDS ? mask[word + i] : 0;
-        bits = ((u64)w[1] << 32 | w[0]) >> shift;
-        if (shift) bits |= (u64)w[2] << (64 - shift);
-        if (key < start) bits = bits << (start - key) | ((1ull << (start - key)) - 1);
-        if (key + 64 > end) bits &= end > key ? (1ull << (end - key)) - 1 : 0;
-    }
-    if (window && position + 1 > window) {
-        u32 first = position + 1 - window;
-        u32 past = min(first, start);
-        if (past > key) bits = past - key >= 64 ? 0 : bits >> (past - key) << (past - key);
-        if (window_tail && first > start) {
-            for (u32 i = 0; i < 64; i++) {
-                u32 j = key + i;
-                if (j >= start && j < end && rows.position[rows.seq_begin[job.seq] + j - start] < first) bits &= ~(1ull << i);
-            }
-        }
-    }
-    return bits;
-}
 
 TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
     TL_SHARED(memory);
@@ -83,10 +30,9 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
     __syncthreads();
     if (!has_job) return;
 
-    u32 start = p.rows.seq_start[job.seq], begin = p.rows.seq_begin[job.seq], n = p.rows.seq_rows[job.seq];
-    u32 first_pair = job.tile * job.cut.pairs, pairs = min(job.cut.pairs, n * GROUP - first_pair);
+    u32 start = job.start, pairs = job.pairs;
     const u64 stride = (u64)KV_HEADS * DIM;
-    const u64 base = ((u64)p.rows.seq_kv[job.seq] * KV_HEADS + job.kv_head) * DIM;
+    const u64 base = ((u64)job.kv * KV_HEADS + job.kv_head) * DIM;
     u8 *queries = memory, *stages = memory + TILE_M * DIM * 2;
 
     auto fetch = [&](u32 stage, u32 key) {
@@ -102,8 +48,8 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
         }
     };
     for (u32 item = threadIdx.x; item < TILE_M * CHUNKS; item += THREADS) {
-        u32 m = item / CHUNKS, chunk = item % CHUNKS, pair = first_pair + (m < pairs ? m : 0);
-        u64 row = begin + pair / GROUP, head = job.kv_head * GROUP + pair % GROUP;
+        u32 m = item / CHUNKS, chunk = item % CHUNKS, pair = job.first_pair + (m < pairs ? m : 0);
+        u64 row = job.row + pair / GROUP, head = job.kv_head * GROUP + pair % GROUP;
         cp_async16_zfill(chunk_at(queries, m, chunk), p.q + (row * HEADS + head) * DIM + chunk * 8, m < pairs);
     }
     u32 blocks = (job.end - job.begin + KEYS - 1) / KEYS;
@@ -138,29 +84,10 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
         cp_async_commit();
 
         // Whether some row does not see some key of this step.
-        bool partial = key + KEYS > start || (p.window && key + p.window < start + n);
+        bool partial = key + KEYS > start || (p.window && key + p.window < start + job.rows);
         u64 bad = 0;
-        if (key + KEYS > start) {
-            // A NaN among the values of a tree row must not reach rows that do not see it, and 0 · NaN would. So it is taken
-            // out, and rows that do see it get a NaN in their sum.
-            if (threadIdx.x < 2) broken[threadIdx.x] = 0;
-            __syncthreads();
-            for (u32 item = threadIdx.x; item < KEYS * CHUNKS; item += THREADS) {
-                uint4 *at = (uint4 *)chunk_at(values, item / CHUNKS, item % CHUNKS);
-                u32 w[4] = {at->x, at->y, at->z, at->w};
-                bool finite = true;
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    finite = finite && (w[i] & 0x7f80u) != 0x7f80u && (w[i] & 0x7f800000u) != 0x7f800000u;
-                }
-                if (!finite) {
-                    *at = make_uint4(0, 0, 0, 0);
-                    atomicOr(&broken[item / CHUNKS / 32], 1u << (item / CHUNKS % 32));
-                }
-            }
-            __syncthreads();
-            bad = (u64)broken[1] << 32 | broken[0];
-        }
+        if (key + KEYS > start)
+            bad = take_out_broken(broken, [&](u32 row, u32 chunk) { return chunk_at(values, row, chunk); });
         if (!busy) continue;
 #if ROWS_M == 1
         if (block == 0) {
@@ -206,9 +133,8 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
                 for (int r = 0; r < ROWS_M; r++) {
 #pragma unroll
                     for (int h = 0; h < 2; h++) {
-                        u32 pair = first_pair + min(warp_m + r * 16 + h * 8 + g, pairs - 1);
-                        u32 row = begin + pair / GROUP;
-                        u64 bits = sees(p.rows, job, row, p.rows.position[row], key, p.window, p.window_tail);
+                        u32 pair = job.first_pair + min(warp_m + r * 16 + h * 8 + g, pairs - 1);
+                        u64 bits = sees(p.rows, job, job.row + pair / GROUP, key, p.window, p.window_tail);
                         if (bits & bad) sum[r][h] = __uint_as_float(0x7fc00000u);
                         bits >>= column + 2 * t;
 #pragma unroll
@@ -314,17 +240,15 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
 #pragma unroll
             for (int i = 0; i < 4; i++) mixed[i] += more[i] * scale;
         }
-        u32 pair = first_pair + m;
-        if (job.cut.parts == 1) {
+        Target to = target_of(p, job, m);
+        if (to.out) {
             float over = whole == 0.0f ? 0.0f : 1.0f / whole;
 #pragma unroll
             for (int i = 0; i < 4; i++) mixed[i] *= over;
-            u64 head = (u64)(begin + pair / GROUP) * HEADS + job.kv_head * GROUP + pair % GROUP;
-            store(p.out + head * DIM + d, mixed);
+            store(to.out + d, mixed);
         } else {
-            u64 slot = (u64)blockIdx.x * TILE_M + m;
-            store(p.part + slot * DIM + d, mixed);
-            if (d == 0) p.top[2 * slot] = most, p.top[2 * slot + 1] = whole;
+            store(to.part + d, mixed);
+            if (d == 0) to.top[0] = most, to.top[1] = whole;
         }
     }
 #else
@@ -332,90 +256,21 @@ TL_KERNEL_RESIDENT(gqa_attend_smxx, GqaTileArgs, THREADS, RESIDENT) {
     for (int r = 0; r < ROWS_M; r++) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            u32 m = warp_m + r * 16 + h * 8 + g, pair = first_pair + m;
+            u32 m = warp_m + r * 16 + h * 8 + g;
             if (m >= pairs) continue;
-            if (job.cut.parts == 1) {
-                float over = sum[r][h] == 0.0f ? 0.0f : 1.0f / sum[r][h];
-                u64 head = (u64)(begin + pair / GROUP) * HEADS + job.kv_head * GROUP + pair % GROUP;
+            Target to = target_of(p, job, m);
+            float over = !to.out ? 1.0f : sum[r][h] == 0.0f ? 0.0f : 1.0f / sum[r][h];
+            if (!to.out && t == 0) to.top[0] = top[r][h], to.top[1] = sum[r][h];
 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++) {
-                    float two[2] = {acc[r][c][2 * h] * over, acc[r][c][2 * h + 1] * over};
-                    store(p.out + head * DIM + c * 8 + 2 * t, two);
-                }
-            } else {
-                u64 slot = (u64)blockIdx.x * TILE_M + m;
-                if (t == 0) p.top[2 * slot] = top[r][h], p.top[2 * slot + 1] = sum[r][h];
-#pragma unroll
-                for (int c = 0; c < COLUMNS; c++) {
-                    float two[2] = {acc[r][c][2 * h], acc[r][c][2 * h + 1]};
-                    store(p.part + slot * DIM + c * 8 + 2 * t, two);
+            for (int c = 0; c < COLUMNS; c++) {
+                float two[2] = {acc[r][c][2 * h] * over, acc[r][c][2 * h + 1] * over};
+                if (to.out) {
+                    store(to.out + c * 8 + 2 * t, two);
+                } else {
+                    store(to.part + c * 8 + 2 * t, two);
                 }
             }
         }
     }
 #endif
-}
-
-struct GqaMergeArgs {
-    Rows rows;
-    const float *part;
-    const float *top;
-    const Cut *cuts;
-    bf16 *out;
-    u32 count; // rows
-    u32 unused;
-};
-
-// One warp a row and head: the parts of its tile, weighted by what their maxima say.
-TL_KERNEL(gqa_merge, GqaMergeArgs, 128) {
-    griddep_launch();
-    griddep_wait();
-    u32 lane = threadIdx.x % 32;
-    u32 item = blockIdx.x * 4 + threadIdx.x / 32;
-    u32 row = item / HEADS, head = item % HEADS;
-    if (row >= p.count) return;
-    const int width = DIM / 32;
-    float mixed[width];
-    clear(mixed);
-    bf16 *out = p.out + (u64)item * DIM + lane * width;
-    i32 s = p.rows.seq[row];
-    if (s < 0) {
-        store(out, mixed);
-        return;
-    }
-    Cut cut = p.cuts[s];
-    if (cut.parts == 1) return;
-    u32 pair = p.rows.offset[row] * GROUP + head % GROUP, tile = pair / cut.pairs, m = pair % cut.pairs;
-    u64 first = (u64)cut.first + (head / GROUP) * cut.tiles + tile, step = (u64)KV_HEADS * cut.tiles;
-    float most = MINUS_INFINITY, whole = 0.0f;
-    // MOST_PARTS = 64: two parts a lane.
-    float tops[2], sums[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        u32 part = lane + 32 * i;
-        bool real = part < cut.parts;
-        u64 slot = (first + part * step) * TILE_M + m;
-        tops[i] = real ? p.top[2 * slot] : MINUS_INFINITY;
-        sums[i] = real ? p.top[2 * slot + 1] : 0.0f;
-        most = fmaxf(most, tops[i]);
-    }
-#pragma unroll
-    for (int far = 16; far > 0; far /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, far));
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        tops[i] = tops[i] == most ? 1.0f : exp2_approx(tops[i] - most);
-        whole += sums[i] * tops[i];
-    }
-    whole = warp_sum(whole);
-#pragma unroll 4
-    for (u32 part = 0; part < cut.parts; part++) {
-        float scale = __shfl_sync(0xffffffffu, part < 32 ? tops[0] : tops[1], part % 32), more[width];
-        load(p.part + ((first + part * step) * TILE_M + m) * DIM + lane * width, more);
-#pragma unroll
-        for (int i = 0; i < width; i++) mixed[i] += more[i] * scale;
-    }
-    float over = whole == 0.0f ? 0.0f : 1.0f / whole;
-#pragma unroll
-    for (int i = 0; i < width; i++) mixed[i] *= over;
-    store(out, mixed);
 }

@@ -26,29 +26,44 @@ struct Cut {
 struct Job {
     Cut cut;
     u32 seq, tile, kv_head;
-    u32 low, begin, end; // first key that the tile sees; keys of this block
+    u32 kv, start, row, rows;  // the sequence's cache and past, its first row and its rows
+    u32 begin, end;            // keys of this block
+    u32 first_pair, pairs;     // of the tile: pair i is row i / GROUP, head i % GROUP of the key/value head
 };
 
-// First key that any row of the sequence sees.
-TL_DEVICE u32 first_key(const Rows &rows, u32 s, u32 window) {
-    u32 start = rows.seq_start[s];
-    return window && start + 1 > window ? start + 1 - window : 0;
+// What decides how a sequence is cut.
+struct Length {
+    u32 rows, start;
+    u32 low;   // first key that any of its rows sees
+    u32 tiles; // over all key/value heads
+    u32 steps;
+};
+
+TL_DEVICE Length length_of(const Rows &rows, u32 s, u32 seqs, u32 window) {
+    Length of = {0, 0, 0, 0, 0};
+    if (s < seqs) {
+        of.rows = rows.seq_rows[s];
+        of.start = rows.seq_start[s];
+        if (window && of.start + 1 > window) of.low = of.start + 1 - window;
+        of.tiles = (of.rows * GROUP + TILE_M - 1) / TILE_M * KV_HEADS;
+        of.steps = (of.start + of.rows - of.low + KEYS - 1) / KEYS;
+    }
+    return of;
 }
 
 // Run by one warp. Finds this block's job, `false` if there is none. `slots` = blocks that run at once.
 TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *cuts, Job *job) {
     const u32 all = 0xffffffffu;
     u32 lane = threadIdx.x % 32;
+    // Each lane keeps its first sequence: few batches have more than 32.
+    const Length kept = length_of(rows, lane, seqs, window);
     u32 longest = 0, items = 0, total = 0;
     for (u32 base = 0; base < seqs; base += 32) {
-        u32 s = base + lane;
-        u32 n = s < seqs ? rows.seq_rows[s] : 0;
-        if (n) {
-            u32 tiles = (n * GROUP + TILE_M - 1) / TILE_M * KV_HEADS;
-            u32 steps = (rows.seq_start[s] + n - first_key(rows, s, window) + KEYS - 1) / KEYS;
-            longest = max(longest, steps);
-            items += tiles;
-            total += tiles * steps;
+        Length of = base ? length_of(rows, base + lane, seqs, window) : kept;
+        if (of.rows) {
+            longest = max(longest, of.steps);
+            items += of.tiles;
+            total += of.tiles * of.steps;
         }
     }
     longest = __reduce_max_sync(all, longest);
@@ -63,12 +78,8 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
     for (;;) {
         u32 blocks = 0;
         for (u32 base = 0; base < seqs; base += 32) {
-            u32 s = base + lane;
-            u32 n = s < seqs ? rows.seq_rows[s] : 0;
-            if (n) {
-                u32 steps = (rows.seq_start[s] + n - first_key(rows, s, window) + KEYS - 1) / KEYS;
-                blocks += (n * GROUP + TILE_M - 1) / TILE_M * KV_HEADS * ((steps + quota - 1) / quota);
-            }
+            Length of = base ? length_of(rows, base + lane, seqs, window) : kept;
+            if (of.rows) blocks += of.tiles * ((of.steps + quota - 1) / quota);
         }
         if (__reduce_add_sync(all, blocks) <= slots) break;
         quota += max(quota / 8, 1u);
@@ -77,14 +88,9 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
     bool found = false;
     for (u32 base = 0; base < seqs; base += 32) {
         u32 s = base + lane;
-        u32 n = s < seqs ? rows.seq_rows[s] : 0;
-        u32 low = 0, tiles = 0, parts = 0;
-        if (n) {
-            low = first_key(rows, s, window);
-            tiles = (n * GROUP + TILE_M - 1) / TILE_M;
-            parts = ((rows.seq_start[s] + n - low + KEYS - 1) / KEYS + quota - 1) / quota;
-        }
-        u32 mine = tiles * KV_HEADS * parts, upto = mine;
+        Length of = base ? length_of(rows, s, seqs, window) : kept;
+        u32 tiles = of.tiles / KV_HEADS, parts = of.rows ? (of.steps + quota - 1) / quota : 0;
+        u32 mine = of.tiles * parts, upto = mine;
 #pragma unroll
         for (int near = 1; near < 32; near *= 2) {
             u32 other = __shfl_up_sync(all, upto, near);
@@ -92,19 +98,23 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
         }
         u32 first = before + upto - mine;
         // Tiles of one sequence get equally many pairs, so that none has only the rest.
-        Cut cut = {first, tiles, parts, tiles ? (n * GROUP + tiles - 1) / tiles : 0};
+        Cut cut = {first, tiles, parts, tiles ? (of.rows * GROUP + tiles - 1) / tiles : 0};
         if (blockIdx.x == 0 && s < seqs) cuts[s] = cut;
         if (blockIdx.x >= first && blockIdx.x < first + mine) {
             // Neighbouring blocks read the same keys: tile first, then head, then part.
-            u32 i = blockIdx.x - first;
-            u32 part = i / (tiles * KV_HEADS);
+            u32 i = blockIdx.x - first, part = i / of.tiles;
             job->cut = cut;
             job->seq = s;
             job->tile = i % tiles;
             job->kv_head = i / tiles % KV_HEADS;
-            job->low = low;
-            job->begin = low + part * quota * KEYS;
-            job->end = min(rows.seq_start[s] + n, low + (part + 1) * quota * KEYS);
+            job->kv = rows.seq_kv[s];
+            job->start = of.start;
+            job->row = rows.seq_begin[s];
+            job->rows = of.rows;
+            job->begin = of.low + part * quota * KEYS;
+            job->end = min(of.start + of.rows, of.low + (part + 1) * quota * KEYS);
+            job->first_pair = job->tile * cut.pairs;
+            job->pairs = min(cut.pairs, of.rows * GROUP - job->first_pair);
             found = true;
         }
         before += __shfl_sync(all, upto, 31);

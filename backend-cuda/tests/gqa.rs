@@ -15,15 +15,16 @@ use typed::worst;
 const SMALL: GqaShape = GqaShape { heads: 8, kv_heads: 2, head_dim: 64 };
 
 /// Every way to compute a pass of this type and shape: form, tile, multiprocessors to share it among.
-fn ways(dtype: Dtype, shape: GqaShape) -> Vec<(GqaForm, Option<usize>, u32)> {
-    let mut ways = vec![(GqaForm::Any, None, 1)];
-    if GqaForm::best(dtype, shape) == GqaForm::Portable {
-        ways.extend(
-            [(0, 1), (0, 9), (1, 8), (2, 1), (2, 8), (3, 1), (3, 5)].map(|(h, sms)| (GqaForm::Portable, Some(h), sms)),
-        );
-        ways.push((GqaForm::Portable, None, 13));
-    }
-    ways
+fn ways(gpu: &Gpu, dtype: Dtype, shape: GqaShape) -> Vec<(GqaForm, Option<usize>, u32)> {
+    let tiles = |form: GqaForm| -> &[(usize, u32)] {
+        match form {
+            GqaForm::Any => &[],
+            GqaForm::Portable => &[(0, 2), (0, 9), (1, 8), (2, 1), (2, 8)],
+            GqaForm::Hopper => &[(2, 2), (2, 11), (3, 1), (3, 8), (4, 1), (4, 7)],
+        }
+    };
+    let of = |form: GqaForm| tiles(form).iter().map(move |&(h, sms)| (form, Some(h), sms)).chain([(form, None, 13)]);
+    GqaForm::all(gpu, dtype, shape).into_iter().flat_map(of).collect()
 }
 
 fn limit(dtype: Dtype) -> f64 {
@@ -33,7 +34,7 @@ fn limit(dtype: Dtype) -> f64 {
 /// Compares one pass in every form with f64.
 fn check(gpu: &Gpu, pass: &Pass, more_rows: u32, more_seqs: u32) {
     let want = pass.reference();
-    for (form, height, sms) in ways(pass.dtype, pass.shape) {
+    for (form, height, sms) in ways(gpu, pass.dtype, pass.shape) {
         let got = pass.on(gpu, form, sms, pass.bucket(more_rows, more_seqs)).run(height);
         let error = worst(&got, &want, pass.shape.head_dim);
         let sizes: Vec<(u32, usize)> = pass.seqs.iter().map(|s| (s.start, s.rows())).collect();
@@ -134,7 +135,7 @@ fn fault_17_unseen_rows_change_nothing() {
                 let at = (seqs[0].start as usize + j) * width;
                 other.k[at..at + width].fill(poison);
                 other.v[at..at + width].fill(poison);
-                for (form, height, sms) in ways(dtype, SMALL) {
+                for (form, height, sms) in ways(&gpu, dtype, SMALL) {
                     let before = pass.on(&gpu, form, sms, pass.bucket(0, 0)).run(height);
                     let after = other.on(&gpu, form, sms, pass.bucket(0, 0)).run(height);
                     for r in 0..pass.rows() {
@@ -161,7 +162,7 @@ fn a_broken_query_stays_alone() {
             let pass = Pass::new(6, dtype, SMALL, &[seq(&mut numbers, 30, 20)]);
             let mut broken = pass.clone();
             broken.q[7 * wide..8 * wide].fill(f32::NAN);
-            for (form, height, sms) in ways(dtype, SMALL) {
+            for (form, height, sms) in ways(&gpu, dtype, SMALL) {
                 let before = pass.on(&gpu, form, sms, pass.bucket(0, 0)).run(height);
                 let after = broken.on(&gpu, form, sms, pass.bucket(0, 0)).run(height);
                 for r in 0..20 {
@@ -183,7 +184,7 @@ fn fault_13_a_shrunk_batch_sees_nothing_stale() {
             let all: Vec<Seq> = [33, 65, 5, 31].iter().map(|n| seq(&mut numbers, 20 + *n as u32, *n)).collect();
             let big = Pass::new(70, dtype, SMALL, &all);
             let bucket = Bucket { rows: big.rows() as u32 + 2, seqs: 4 };
-            for (form, height, sms) in ways(dtype, SMALL).into_iter().filter(|w| w.1.is_none()) {
+            for (form, height, sms) in ways(&gpu, dtype, SMALL).into_iter().filter(|w| w.1.is_none()) {
                 let mut device = big.on(&gpu, form, sms, bucket);
                 let first = device.run(height);
                 let graph = gpu.capture(|| device.attend.run(&gpu, bucket, &device.call())).unwrap();
@@ -220,7 +221,7 @@ fn fault_29_far_cache_rows_are_reached() {
             let far = 1u32 << 26;
             let bytes = u64::from(far) * (SMALL.kv_heads * SMALL.head_dim * dtype.bytes()) as u64;
             assert!(bytes > 1 << 33);
-            for (form, height, sms) in ways(dtype, SMALL) {
+            for (form, height, sms) in ways(&gpu, dtype, SMALL) {
                 let mut device = pass.on(&gpu, form, sms, pass.bucket(0, 0));
                 let near = device.run(height);
                 device.plan = RowPlan::new(&gpu, 9, 1, 0).unwrap();

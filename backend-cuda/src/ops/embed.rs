@@ -48,6 +48,6 @@ impl Embed {
     pub fn run(&self, gpu: &Gpu, count: u32, rows: &RowsPtr, table: Ptr, vocab: u32, x: Ptr) -> Result<()> {
         let args = EmbedArgs { table, token: rows.token, seq: rows.seq, x, vocab, unused: 0 };
         let launch = Launch { grid: [count, self.columns, 1], block: self.threads as u32, shared: 0 };
-        gpu.launch(&self.kernel, launch, &args)
+        gpu.launch_early(&self.kernel, launch, &args)
     }
 }

@@ -69,7 +69,7 @@ impl GatherKv {
         let GatherKvCall { bases, layers, seq_kv, seq_start, path, path_len, max_path } = *call;
         let args = GatherKvArgs { bases, seq_kv, seq_start, path, path_len, max_path, unused: 0 };
         let launch = Launch { grid: [blocks(self.columns, 128), layers, seqs], block: 128, shared: 0 };
-        gpu.launch(&self.kernel, launch, &args)
+        gpu.launch_early(&self.kernel, launch, &args)
     }
 }
 
@@ -157,6 +157,6 @@ impl GatherRows {
             sink: c.sink,
         };
         let launch = Launch { grid: [self.columns, c.max_path, seqs], block: 256, shared: 0 };
-        gpu.launch(&self.kernel, launch, &args)
+        gpu.launch_early(&self.kernel, launch, &args)
     }
 }

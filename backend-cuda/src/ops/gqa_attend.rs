@@ -3,7 +3,7 @@
 use super::gqa_tiles::GqaTiles;
 use super::rows::{Bucket, RowsPtr};
 use super::vector::{blocks, defines, widest};
-use crate::device::{Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
+use crate::device::{Arch, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
@@ -25,13 +25,22 @@ pub enum GqaForm {
     Any,
     /// `mma.sync` in bfloat16: every architecture; heads of 64 or 128 dimensions.
     Portable,
+    /// `wgmma` where a tile has more than 32 (row, head) pairs, else as [`GqaForm::Portable`]: Hopper; the same heads.
+    Hopper,
 }
 
 impl GqaForm {
-    /// The fastest form for this shape.
+    /// The forms that serve this shape on this device, the fastest last. The emulator runs them all.
     #[must_use]
-    pub fn best(dtype: Dtype, shape: GqaShape) -> Self {
-        if dtype == Dtype::Bf16 && [64, 128].contains(&shape.head_dim) { Self::Portable } else { Self::Any }
+    pub fn all(gpu: &Gpu, dtype: Dtype, shape: GqaShape) -> Vec<Self> {
+        let mut all = vec![Self::Any];
+        if dtype == Dtype::Bf16 && [64, 128].contains(&shape.head_dim) {
+            all.push(Self::Portable);
+            if matches!(gpu.info().arch, Arch::Sm90a | Arch::Host) {
+                all.push(Self::Hopper);
+            }
+        }
+        all
     }
 }
 
@@ -100,7 +109,8 @@ impl GqaAttend {
         _max_context: usize,
     ) -> Result<Self> {
         let shape = GqaShape { heads, kv_heads, head_dim };
-        Self::with_form(gpu, GqaForm::best(dtype, shape), dtype, shape, max, gpu.info().sms)
+        let form = GqaForm::all(gpu, dtype, shape).pop().unwrap_or(GqaForm::Any);
+        Self::with_form(gpu, form, dtype, shape, max, gpu.info().sms)
     }
 
     /// As [`GqaAttend::new`] in a given form, as if there were `sms` multiprocessors.
@@ -123,12 +133,10 @@ impl GqaAttend {
                 ];
                 Form::Any(gpu.kernel("gqa_attend.cu", "gqa_attend", &defines(dtype, &shapes))?)
             }
-            GqaForm::Portable if GqaForm::best(dtype, shape) == GqaForm::Portable => {
-                Form::Tiles(GqaTiles::new(gpu, shape, max, sms)?)
+            tiles if GqaForm::all(gpu, dtype, shape).contains(&tiles) => {
+                Form::Tiles(GqaTiles::new(gpu, tiles == GqaForm::Hopper, shape, max, sms)?)
             }
-            GqaForm::Portable => {
-                return Err(CudaError::Model(format!("{shape:?} in {dtype:?} has no tensor-core attention")));
-            }
+            _ => return Err(CudaError::Model(format!("{shape:?} in {dtype:?} has no tensor-core attention here"))),
         };
         Ok(Self { form, heads })
     }
@@ -154,7 +162,7 @@ impl GqaAttend {
             count: bucket.rows,
             unused: 0,
         };
-        gpu.launch(kernel, Launch::flat(blocks(bucket.rows as usize * self.heads, 4), 128), &args)
+        gpu.launch_early(kernel, Launch::flat(blocks(bucket.rows as usize * self.heads, 4), 128), &args)
     }
 
     /// Tiles that [`GqaAttend::run_with`] knows; 0 in a form without tiles.

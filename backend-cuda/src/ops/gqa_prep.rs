@@ -131,6 +131,6 @@ impl GqaPrep {
             unused: 0,
         };
         let heads = rows as usize * (self.heads + 2 * self.kv_heads);
-        gpu.launch(&self.kernel, Launch::flat(blocks(heads, 4), 128), &args)
+        gpu.launch_early(&self.kernel, Launch::flat(blocks(heads, 4), 128), &args)
     }
 }

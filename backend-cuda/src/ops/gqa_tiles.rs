@@ -16,31 +16,67 @@ const KEYS: usize = 64;
 /// Compile-time sizes of a tile.
 #[derive(Debug, Clone, Copy)]
 struct Tile {
-    warps_m: usize,
-    warps_n: usize,
-    rows_m: usize,
-    step: usize,
+    /// Pairs, a multiple of 16.
+    pairs: usize,
+    /// Warps that share the keys of a step among them; 0 = a warpgroup for each 64 pairs.
+    sharing: usize,
+    /// Stages of keys and values in shared memory.
     stages: usize,
-    resident: usize,
+    /// Blocks of a multiprocessor that the work is cut for.
+    blocks: usize,
 }
 
-const TILES: [Tile; 4] = [
-    Tile { warps_m: 1, warps_n: 4, rows_m: 1, step: 16, stages: 3, resident: 2 },
-    Tile { warps_m: 2, warps_n: 2, rows_m: 1, step: 32, stages: 3, resident: 2 },
-    Tile { warps_m: 4, warps_n: 1, rows_m: 1, step: 64, stages: 3, resident: 2 },
-    Tile { warps_m: 4, warps_n: 1, rows_m: 2, step: 32, stages: 2, resident: 2 },
+/// One warp for each 16 pairs, and what is left of four warps shares the keys.
+const PORTABLE: [Tile; 3] = [
+    Tile { pairs: 16, sharing: 4, stages: 5, blocks: 1 },
+    Tile { pairs: 32, sharing: 2, stages: 3, blocks: 2 },
+    Tile { pairs: 64, sharing: 1, stages: 3, blocks: 2 },
+];
+
+/// For few pairs the portable form, whose products have 16 rows.
+const HOPPER: [Tile; 5] = [
+    PORTABLE[0],
+    PORTABLE[1],
+    Tile { pairs: 64, sharing: 0, stages: 6, blocks: 1 },
+    Tile { pairs: 128, sharing: 0, stages: 5, blocks: 1 },
+    Tile { pairs: 192, sharing: 0, stages: 5, blocks: 1 },
 ];
 
 impl Tile {
-    fn pairs(self) -> usize {
-        16 * self.rows_m * self.warps_m
+    fn threads(self) -> usize {
+        if self.sharing == 0 { self.pairs * 2 } else { self.pairs * 2 * self.sharing }
     }
 
-    /// Queries and stages; where warps share keys, what they found lies in the stages' place at the end.
+    /// Queries and stages; where warps share keys, what they found lies in the stages' place at the end. The Hopper form
+    /// aligns them to 1024 bytes.
     fn shared(self, dim: usize) -> usize {
         let stages = self.stages * 2 * KEYS * dim * 2;
-        let found = if self.warps_n > 1 { self.warps_n * self.pairs() * (dim + 2) * 4 } else { 0 };
-        self.pairs() * dim * 2 + stages.max(found)
+        let found = if self.sharing > 1 { self.sharing * self.pairs * (dim + 2) * 4 } else { 0 };
+        let slack = if self.sharing == 0 { 1024 } else { 0 };
+        self.pairs * dim * 2 + stages.max(found) + slack
+    }
+
+    fn kernels(self, gpu: &Gpu, shape: GqaShape) -> Result<(Kernel, Kernel)> {
+        let shapes =
+            [("HEADS", shape.heads as i64), ("KV_HEADS", shape.kv_heads as i64), ("DIM", shape.head_dim as i64)];
+        let stages = ("STAGES", self.stages as i64);
+        let attend = if self.sharing == 0 {
+            // Warps may be a step apart, and the products of one more step may still run.
+            let own = [("WARPGROUPS", self.pairs as i64 / 64), stages, ("AHEAD", self.stages as i64 - 3)];
+            gpu.kernel("gqa_attend_sm90.cu", "gqa_attend_sm90", &[&shapes[..], &own].concat())?
+        } else {
+            let own = [
+                ("WARPS_M", self.pairs as i64 / 16),
+                ("WARPS_N", self.sharing as i64),
+                ("ROWS_M", 1),
+                ("STEP", (KEYS / self.sharing) as i64),
+                stages,
+                ("RESIDENT", self.blocks as i64),
+            ];
+            gpu.kernel("gqa_attend_smxx.cu", "gqa_attend_smxx", &[&shapes[..], &own].concat())?
+        };
+        let own = [("TILE_M", self.pairs as i64)];
+        Ok((attend, gpu.kernel("gqa_merge.cu", "gqa_merge", &[&shapes[..], &own].concat())?))
     }
 }
 
@@ -89,32 +125,19 @@ struct GqaMergeArgs {
 impl KernelArgs for GqaMergeArgs {}
 
 impl GqaTiles {
-    pub fn new(gpu: &Gpu, shape: GqaShape, max: Bucket, sms: u32) -> Result<Self> {
-        let GqaShape { heads, kv_heads, head_dim } = shape;
-        let kernels = |tile: &Tile| -> Result<(Tile, Kernel, Kernel)> {
-            let defines = [
-                ("ACT_BF16", 1),
-                ("HEADS", heads as i64),
-                ("KV_HEADS", kv_heads as i64),
-                ("DIM", head_dim as i64),
-                ("WARPS_M", tile.warps_m as i64),
-                ("WARPS_N", tile.warps_n as i64),
-                ("ROWS_M", tile.rows_m as i64),
-                ("STEP", tile.step as i64),
-                ("STAGES", tile.stages as i64),
-                ("RESIDENT", tile.resident as i64),
-            ];
-            let file = "gqa_attend_smxx.cu";
-            Ok((*tile, gpu.kernel(file, "gqa_attend_smxx", &defines)?, gpu.kernel(file, "gqa_merge", &defines)?))
+    pub fn new(gpu: &Gpu, hopper: bool, shape: GqaShape, max: Bucket, sms: u32) -> Result<Self> {
+        let all: &[Tile] = if hopper { &HOPPER } else { &PORTABLE };
+        let load = |tile: &Tile| {
+            let (attend, merge) = tile.kernels(gpu, shape)?;
+            Ok((*tile, attend, merge))
         };
-        let tiles = TILES.iter().map(kernels).collect::<Result<Vec<_>>>()?;
         // Parts are written only when all blocks run at once.
-        let pairs = TILES.iter().map(|t| t.pairs() * t.resident).max().unwrap_or(0) * sms as usize;
+        let pairs = all.iter().map(|t| t.pairs * t.blocks).max().unwrap_or(0) * sms as usize;
         Ok(Self {
-            tiles,
+            tiles: all.iter().map(load).collect::<Result<_>>()?,
             shape,
             sms,
-            part: gpu.alloc("parts of attention", pairs * head_dim)?,
+            part: gpu.alloc("parts of attention", pairs * shape.head_dim)?,
             top: gpu.alloc("parts of attention", pairs * 2)?,
             cuts: gpu.alloc("parts of attention", max.seqs as usize * 4)?,
         })
@@ -128,7 +151,7 @@ impl GqaTiles {
     pub fn height(&self, bucket: Bucket) -> usize {
         let group = self.shape.heads / self.shape.kv_heads;
         let pairs = bucket.rows.div_ceil(bucket.seqs.max(1)) as usize * group;
-        self.tiles.iter().position(|(tile, ..)| tile.pairs() >= pairs).unwrap_or(self.tiles.len() - 1)
+        self.tiles.iter().position(|(tile, ..)| tile.pairs >= pairs).unwrap_or(self.tiles.len() - 1)
     }
 
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, call: &GqaAttendCall, height: usize) -> Result<()> {
@@ -136,13 +159,13 @@ impl GqaTiles {
         let (tile, attend, merge) = &self.tiles[height];
         let GqaAttendCall { rows, q, k_cache, v_cache, out, window, window_tail } = *call;
         let (part, top, cuts) = (self.part.ptr(), self.top.ptr(), self.cuts.ptr());
-        let slots = tile.resident as u32 * self.sms;
+        let slots = tile.blocks as u32 * self.sms;
         // However the rows are shared among the sequences, no more tiles than these come out.
         let pairs = bucket.rows as usize * (heads / kv_heads);
-        let most = kv_heads * (pairs + bucket.seqs as usize * (tile.pairs() - 1)) / tile.pairs();
+        let most = kv_heads * (pairs + bucket.seqs as usize * (tile.pairs - 1)) / tile.pairs;
         let launch = Launch {
             grid: [slots.max(most as u32), 1, 1],
-            block: 32 * (tile.warps_m * tile.warps_n) as u32,
+            block: tile.threads() as u32,
             shared: tile.shared(head_dim) as u32,
         };
         let args = GqaTileArgs {
@@ -159,8 +182,8 @@ impl GqaTiles {
             window,
             window_tail: u32::from(window_tail),
         };
-        gpu.launch(attend, launch, &args)?;
+        gpu.launch_early(attend, launch, &args)?;
         let args = GqaMergeArgs { rows, part, top, cuts, out, count: bucket.rows, unused: 0 };
-        gpu.launch(merge, Launch::flat(blocks(bucket.rows as usize * heads, 4), 128), &args)
+        gpu.launch_early(merge, Launch::flat(blocks(bucket.rows as usize * heads, 4), 128), &args)
     }
 }

@@ -167,7 +167,7 @@ impl MlaPrep {
         };
         let parts = if self.shape.q_rank > 0 { 2 } else { 1 };
         let launch = Launch { grid: [rows, parts, 1], block: self.threads as u32, shared: 0 };
-        gpu.launch(&self.latent, launch, &args)
+        gpu.launch_early(&self.latent, launch, &args)
     }
 
     /// Scales the queries and rotates their last part into the absorbed queries.
@@ -178,7 +178,7 @@ impl MlaPrep {
         self.check(rope)?;
         let MlaQueryCall { q, absorbed, scale, position, seq } = *call;
         let args = MlaQueryArgs { q, absorbed, cos: rope.cos(), sin: rope.sin(), position, seq, rows, scale };
-        gpu.launch(&self.query, Launch::flat(blocks(rows as usize * self.shape.heads, 4), 128), &args)
+        gpu.launch_early(&self.query, Launch::flat(blocks(rows as usize * self.shape.heads, 4), 128), &args)
     }
 
     fn check(&self, rope: &RopeTable) -> Result<()> {

@@ -112,6 +112,6 @@ impl Norm {
             eps,
             unused: 0,
         };
-        gpu.launch(&self.kernel, Launch::flat(rows, self.threads as u32), &args)
+        gpu.launch_early(&self.kernel, Launch::flat(rows, self.threads as u32), &args)
     }
 }

@@ -43,6 +43,6 @@ impl Swiglu {
     /// The driver's.
     pub fn run(&self, gpu: &Gpu, rows: u32, seq: Ptr, gate_up: Ptr, out: Ptr) -> Result<()> {
         let launch = Launch { grid: [rows, self.columns, 1], block: self.threads as u32, shared: 0 };
-        gpu.launch(&self.kernel, launch, &SwigluArgs { gate_up, seq, out })
+        gpu.launch_early(&self.kernel, launch, &SwigluArgs { gate_up, seq, out })
     }
 }
