@@ -59,13 +59,14 @@ fn main() -> Result<()> {
     let variants = [
         ("best", best),
         ("late", Tuning { early: false, ..best }),
-        ("tiles2", Tuning { down_tiles: 2, down_stages: 8, ..best }),
-        ("up14", Tuning { up_warps: 14, ..best }),
+        ("alone", Tuning { down_together: 1, ..best }),
+        ("pairs", Tuning { down_together: 2, ..best }),
+        ("whole", Tuning { down_split: 1, ..best }),
+        ("tiles2", Tuning { down_tiles: 2, ..best }),
+        ("up3", Tuning { up_stages: 3, ..best }),
         ("up16", Tuning { up_warps: 16, ..best }),
-        ("up2", Tuning { up_stages: 2, ..best }),
-        ("down4", Tuning { down_stages: 4, ..best }),
         ("ahead0", Tuning { ahead: 0, ..best }),
-        ("ahead12", Tuning { ahead: 12, ..best }),
+        ("ahead16", Tuning { ahead: 16, ..best }),
     ];
     let mut bench = Bench::new(&gpu, best)?;
     let bandwidth = bench.bandwidth()?;

@@ -36,14 +36,21 @@ TL_DEVICE void offset_of(float (&d)[4], const Inputs &x) {
     mma_bf16_16816(d, a, x.z, x.w);
 }
 
-// d += the products of one group: `low` is row g, `high` row g + 8.
+// d += the products of one half (two mma make a group): `low` is row g, `high` row g + 8.
+TL_DEVICE void multiply(float (&d)[4], u32 low, u32 high, u32 b0, u32 b1) {
+    const u32 a[4] = {lop3<0xEA>(low, NIBBLES, MAGIC), lop3<0xEA>(high, NIBBLES, MAGIC),
+                      lop3<0xEA>(low >> 4, NIBBLES, MAGIC), lop3<0xEA>(high >> 4, NIBBLES, MAGIC)};
+    mma_bf16_16816(d, a, b0, b1);
+}
 TL_DEVICE void multiply_group(float (&d)[4], u32 low, u32 high, const Inputs &x) {
-    const u32 first[4] = {lop3<0xEA>(low, NIBBLES, MAGIC), lop3<0xEA>(high, NIBBLES, MAGIC),
-                          lop3<0xEA>(low >> 4, NIBBLES, MAGIC), lop3<0xEA>(high >> 4, NIBBLES, MAGIC)};
-    const u32 second[4] = {lop3<0xEA>(low >> 8, NIBBLES, MAGIC), lop3<0xEA>(high >> 8, NIBBLES, MAGIC),
-                           lop3<0xEA>(low >> 12, NIBBLES, MAGIC), lop3<0xEA>(high >> 12, NIBBLES, MAGIC)};
-    mma_bf16_16816(d, first, x.x, x.y);
-    mma_bf16_16816(d, second, x.z, x.w);
+    multiply(d, low, high, x.x, x.y);
+    multiply(d, low >> 8, high >> 8, x.z, x.w);
+}
+// The same for half `half` of group `group` of a chunk; both are known when the code is compiled.
+TL_DEVICE void multiply_half(float (&d)[4], const Weights &w, int group, int half, const Inputs &x) {
+    u32 low = group ? w.words.z : w.words.x, high = group ? w.words.w : w.words.y;
+    if (half) multiply(d, low >> 8, high >> 8, x.z, x.w);
+    else multiply(d, low, high, x.x, x.y);
 }
 
 TL_DEVICE void add_scaled(float (&sum)[4], const float (&d)[4], float low, float high) {
@@ -52,3 +59,11 @@ TL_DEVICE void add_scaled(float (&sum)[4], const float (&d)[4], float low, float
     sum[2] += high * d[2];
     sum[3] += high * d[3];
 }
+
+// What the down kernel reads of one segment, in one piece. Columns without a pick have row -1.
+template <int INNER> struct Middle {
+    i32 row[SEGMENT];
+    float weight[SEGMENT];
+    bf16 rows[SEGMENT][INNER]; // silu(gate h) * up h
+};
+template <int INNER> TL_DEVICE u32 middle_bytes(u32 count) { return SEGMENT * 8 + count * (INNER * 2); }

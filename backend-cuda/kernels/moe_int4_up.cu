@@ -20,7 +20,7 @@ struct UpArgs {
     const bf16 *h;     // [rows][HIDDEN]
     const Segment *segments;
     const u32 *counts;
-    bf16 *middle; // [picks][INTER], numbered by expert
+    Middle<INTER> *middle; // [segments]
     u32 capacity; // segments that there is memory for
     u32 pad;
 };
@@ -61,13 +61,11 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
     for (u32 i = 0; i < STAGES; i++) fetch(unit + i, i);
 
     Inputs x[CHUNKS * 2];
-    u32 first = 0, count = 0, stage = 0, phase = 0;
+    u32 count = 0, stage = 0, phase = 0;
     for (u32 turn = 0; unit < end; unit++, turn++) {
         u32 tile = unit % TILES;
         if (turn == 0 || tile == 0) {
-            uint4 segment = head(unit / TILES);
-            first = segment.y;
-            count = segment.z;
+            count = head(unit / TILES).z;
             bool used = g < count;
             const bf16 *h = p.h + (u64)(used ? p.segments[unit / TILES].row[g] : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
 #pragma unroll
@@ -121,9 +119,14 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
                 all.z += part.z;
                 all.w += part.w;
             }
-            bf16 *to = p.middle + (u64)(first + 2 * t) * INTER + tile * 8 + g;
-            if (2 * t < count) to[0] = to_bf16(silu(all.x) * all.z);
-            if (2 * t + 1 < count) to[INTER] = to_bf16(silu(all.y) * all.w);
+            Middle<INTER> &to = p.middle[unit / TILES];
+            if (2 * t < count) to.rows[2 * t][tile * 8 + g] = to_bf16(silu(all.x) * all.z);
+            if (2 * t + 1 < count) to.rows[2 * t + 1][tile * 8 + g] = to_bf16(silu(all.y) * all.w);
+            if (tile == 0 && lane < SEGMENT) {
+                const Segment &from = p.segments[unit / TILES];
+                to.row[lane] = lane < count ? from.row[lane] : -1;
+                to.weight[lane] = lane < count ? from.weight[lane] : 0.0f;
+            }
         }
     }
 }

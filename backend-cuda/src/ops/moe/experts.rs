@@ -2,7 +2,7 @@
 
 use super::super::rows::{Bucket, RowsPtr};
 use super::super::vector::{blocks, defines, widest};
-use super::int4::{Int4, Tuning};
+use super::int4::{Int4, Tuning, workspace};
 use super::router::{Dispatch, check_rows};
 use super::weights::ExpertWeights;
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
@@ -121,6 +121,10 @@ impl Experts {
                 }
             }
         };
+        let middle = match tuning {
+            Some(_) => workspace(&shape, max_rows),
+            None => max_rows * top_k * intermediate * dtype.bytes(),
+        };
         let mut experts = Self {
             dtype,
             shape,
@@ -129,7 +133,7 @@ impl Experts {
             staging: None,
             max_rows,
             form,
-            middle: gpu.alloc("expert activations", max_rows * top_k * intermediate * dtype.bytes())?,
+            middle: gpu.alloc("expert activations", middle)?,
         };
         if tuning.is_some() {
             experts.staging = Some(gpu.alloc("expert staging", experts.expert_bytes() / 4)?);

@@ -3,6 +3,7 @@
 use super::super::rows::Bucket;
 use super::super::vector::defines;
 use super::experts::{ExpertKind, ExpertShape, ExpertsArgs};
+use super::router::{SEGMENT, most_segments};
 use super::weights::ExpertWeights;
 use crate::device::{Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::Result;
@@ -14,8 +15,8 @@ const CHUNK_COLUMNS: usize = 64;
 /// Bytes of a chunk: 16 rows of 64 columns.
 const CHUNK: usize = 576;
 
-/// Bytes of a segment.
-const SEGMENT_BYTES: usize = super::router::SEGMENT_WORDS * 4;
+/// Bytes before the rows of one segment's activations, as in `moe_int4.cuh`: rows and weights of its picks.
+const MIDDLE_HEAD: usize = 64;
 
 /// Most chunks of inputs that a warp keeps in registers.
 const MOST_CHUNKS: usize = 14;
@@ -37,8 +38,10 @@ pub struct Tuning {
     pub down_tiles: usize,
     /// Warps that share a tile.
     pub down_split: usize,
-    /// Segments in flight of a down block.
+    /// Segments in flight of a down block, a multiple of `down_together`.
     pub down_stages: usize,
+    /// Segments that a warp works on at a time.
+    pub down_together: usize,
     /// Segments whose weights gate/up blocks bring into the second-level cache for the down kernel.
     pub ahead: usize,
     /// Whether each kernel may start while the one before it ends.
@@ -60,19 +63,20 @@ impl Tuning {
         let inner = intermediate / CHUNK_COLUMNS;
         let mut tuning = Self {
             up_warps,
-            up_stages: (190 * 1024 / (chunks * CHUNK)).clamp(2, 6),
+            up_stages: (130 * 1024 / (chunks * CHUNK)).clamp(2, 6),
             down_tiles: 4,
             down_split: if inner.is_multiple_of(2) { 2 } else { 1 },
-            down_stages: 6,
+            down_stages: 8,
+            down_together: 4,
             ahead: 6,
             early: true,
         };
         // Wide experts: smaller stages, then fewer.
-        while tuning.down_stages * tuning.stage_bytes(shape) > 90 * 1024 {
+        while tuning.down_stages * tuning.stage_bytes(shape) > 112 * 1024 {
             if tuning.down_tiles > 1 {
                 tuning.down_tiles /= 2;
-            } else if tuning.down_stages > 2 {
-                tuning.down_stages -= 1;
+            } else if tuning.down_together > 1 {
+                (tuning.down_together, tuning.down_stages) = (tuning.down_together / 2, tuning.down_stages / 2);
             } else {
                 return None;
             }
@@ -93,7 +97,7 @@ impl Tuning {
 
     fn stage_bytes(&self, shape: &ExpertShape) -> usize {
         let inner = shape.intermediate;
-        self.down_tiles * (inner / CHUNK_COLUMNS) * CHUNK + 8 * inner * 2 + SEGMENT_BYTES
+        self.down_tiles * (inner / CHUNK_COLUMNS) * CHUNK + middle_bytes(inner)
     }
 
     /// Bytes of a down block beside its sums.
@@ -110,6 +114,16 @@ impl Tuning {
     fn down_rows(&self, shape: &ExpertShape) -> usize {
         SHARED.saturating_sub(self.down_fixed(shape)) / self.down_row()
     }
+}
+
+/// Bytes of the activations of one segment.
+fn middle_bytes(intermediate: usize) -> usize {
+    MIDDLE_HEAD + SEGMENT * intermediate * 2
+}
+
+/// Bytes of the activations of a pass.
+pub(super) fn workspace(shape: &ExpertShape, max_rows: usize) -> usize {
+    most_segments(max_rows, shape.experts, shape.top_k) * middle_bytes(shape.intermediate)
 }
 
 /// The two kernels.
@@ -167,6 +181,7 @@ impl Int4 {
             ("TILES", tuning.down_tiles as i64),
             ("SPLIT", tuning.down_split as i64),
             ("STAGES", tuning.down_stages as i64),
+            ("TOGETHER", tuning.down_together as i64),
         ];
         let all = |more: &[(&'static str, i64)]| defines(Dtype::Bf16, &[&sizes[..], more].concat());
         Ok(Self {
@@ -218,11 +233,14 @@ impl Int4 {
             capacity: args.dispatch.capacity,
             pad: 0,
         };
-        let launch = Launch {
-            grid: [(shape.hidden / (16 * tuning.down_tiles)) as u32, parts as u32, 1],
-            block: (tuning.down_tiles * tuning.down_split + 1) as u32 * 32,
-            shared: (tuning.down_fixed(shape) + rows_block * tuning.down_row()) as u32,
-        };
+        let grid = [(shape.hidden / (16 * tuning.down_tiles)) as u32, parts as u32, 1];
+        let mut shared = tuning.down_fixed(shape) + rows_block * tuning.down_row();
+        if grid[0] * grid[1] <= self.blocks {
+            // Blocks that start while the kernel before ends would crowd on the multiprocessors that are free first: one on each.
+            shared = shared.max(SHARED / 2);
+        }
+        let block = (tuning.down_tiles * tuning.down_split + 1) as u32 * 32;
+        let launch = Launch { grid, block, shared: shared as u32 };
         self.launch(gpu, &self.down, launch, &down)
     }
 

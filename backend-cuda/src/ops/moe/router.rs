@@ -18,7 +18,7 @@ const MOST_PICKS: usize = 32;
 const MOST_EXPERTS: usize = 4096;
 
 /// Words of one segment, as in `moe.cuh`: expert, first pick, picks, 0, eight rows, eight weights.
-pub(super) const SEGMENT_WORDS: usize = 4 + 2 * SEGMENT;
+const SEGMENT_WORDS: usize = 4 + 2 * SEGMENT;
 
 /// Picks sorted by expert, on the device: valid from [`Router::run`] until the next.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ struct RouteArgs {
 impl KernelArgs for RouteArgs {}
 
 /// Most segments that `rows` rows can need: every expert ends at most one partly filled.
-fn most_segments(rows: usize, experts: usize, top_k: usize) -> usize {
+pub(super) fn most_segments(rows: usize, experts: usize, top_k: usize) -> usize {
     let picks = rows * top_k;
     picks.min(experts) + picks / SEGMENT
 }
