@@ -122,7 +122,7 @@ fn nan_stays_in_its_own_path() {
                 let clean = rig.padded(&batch(false), Bucket { rows: 4, seqs: 1 });
                 let spoilt = rig.padded(&batch(true), Bucket { rows: 4, seqs: 1 });
                 let parents = batch(true)[1].parents.clone().unwrap();
-                let below = |row: usize| row >= 7 && row < 19 && path(&parents, row - 7).contains(&3);
+                let below = |row: usize| (7..19).contains(&row) && path(&parents, row - 7).contains(&3);
                 for (row, (a, b)) in bits(&clean).iter().zip(bits(&spoilt)).enumerate() {
                     match below(row) {
                         true => assert!(spoilt[row].iter().all(|x| x.is_nan()), "{name} {dtype:?}, row {row}"),

@@ -198,7 +198,7 @@ fn build<'w>(
     let few = few(gpu, dtype)?;
     let mut read = Reader { gpu, source, dtype, shard, hidden, moe: moe.as_ref(), few };
     let table = Piece::whole("model.embed_tokens", vocab, hidden);
-    let embed = Arc::new(read.dense(&[table.clone()])?);
+    let embed = Arc::new(read.dense(std::slice::from_ref(&table))?);
     let mine = shard.split("rows of the head", vocab)?;
     let head = match (config.tied, mine.len() == vocab) {
         (true, true) => embed.clone(),

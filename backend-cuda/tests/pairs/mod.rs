@@ -21,7 +21,7 @@ pub fn fixture(name: &str) -> PathBuf {
 }
 
 /// A target with its drafter, by the names of their fixtures.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names {
     pub target: &'static str,
     pub drafter: &'static str,

@@ -97,6 +97,10 @@ impl Rig {
     pub fn with(gpu: &Gpu, name: &str, dtype: Dtype, shard: Shard, taps: &[usize]) -> Self {
         let options = LoadOptions { dtype, shard, positions: STRIDE as usize };
         let target = Target::load(gpu, &fixture(name), &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        Self::of(gpu, target, taps)
+    }
+
+    pub fn of(gpu: &Gpu, target: Target, taps: &[usize]) -> Self {
         let (slots, max) = (4, Bucket { rows: 160, seqs: 4 });
         let sink = slots * STRIDE;
         let cache = target.cache(gpu, sink as usize + 1).unwrap();
