@@ -202,7 +202,7 @@ impl Bench {
 }
 
 fn trees(gpu: &Gpu) -> Result<()> {
-    println!("\ntrees: us, heap | tuples | shared budget | levels (4 a level) | chain");
+    println!("\ntrees: us, queue | cut | shared budget | levels (4 a level) | chain");
     for (levels, nodes) in
         [(7, 8), (7, 16), (7, 32), (7, 64), (15, 16), (15, 32), (15, 64), (7, 128), (7, 256), (15, 256)]
     {
@@ -214,8 +214,8 @@ fn trees(gpu: &Gpu) -> Result<()> {
             let layers = Program::TopK { width: 4, depth: levels as u32 };
             line += &format!("  batch {seqs}:");
             for (program, search) in [
-                (&fixed, Search::Heap),
-                (&fixed, Search::Tuples),
+                (&fixed, Search::Queue),
+                (&fixed, Search::Cut),
                 (&shared, Search::Auto),
                 (&layers, Search::Auto),
                 (&Program::Chain, Search::Auto),

@@ -4,6 +4,8 @@
 
 struct Words4 {
     u32 w[4];
+    // Word i, without an array in memory.
+    TL_DEVICE u32 at(u32 i) const { return i < 2 ? (i < 1 ? w[0] : w[1]) : (i < 3 ? w[2] : w[3]); }
 };
 
 TL_DEVICE Words4 philox4x32(u32 c0, u32 c1, u32 c2, u32 c3, u32 k0, u32 k1) {

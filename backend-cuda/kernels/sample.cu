@@ -11,6 +11,7 @@
 
 #define THREADS 256
 #define QUADS 8
+#define LOG2E 1.4426950408889634f
 #define CHUNK (THREADS * QUADS * 4)
 
 struct SeqSampling {
@@ -141,38 +142,54 @@ TL_KERNEL(sample_draw, SampleArgs, THREADS) {
     SeqSampling s = p.sampling[row.seq];
     u64 top = row_top(p, r);
     if (!(s.temperature > 0.0f) || !usable(top)) return;
+    u32 first = blockIdx.x * CHUNK;
+    float x[QUADS][4];
+#pragma unroll
+    for (int i = 0; i < QUADS; i++) quad(row.logits, first + (i * THREADS + threadIdx.x) * 4, x[i]);
     Score score{(double)row.logits[token_of(top)], 1.0 / (double)s.temperature};
     TargetStream stream = target_stream(s.seed, s.request, row.position + 1);
-    u64 last_key = FILTER ? p.last_key[r] : 0;
-    u32 last_token = FILTER ? p.last_token[r] : NONE;
+    End end = FILTER ? End{p.last_key[r], p.last_token[r]} : End{0, NONE};
 
-    // Whoever is below this cannot win: the argmax alone reaches it.
+    // A score that some token surely reaches with its noise: the best of the chunks' largest logits (the argmax alone, where a
+    // filter may have removed the others).
     float bar = GUMBEL_LEAST;
+    for (u32 c = threadIdx.x % 32; c < CHUNKS; c += 32) {
+        u64 key = p.top[(u64)r * CHUNKS + c];
+        if (key == 0 || (FILTER && key != top)) continue;
+        u32 token = token_of(key);
+        float near = (float)score(number_of((u32)(key >> 32))) + gumbel_near(noise_of(stream, token / 4).at(token % 4));
+        bar = fmaxf(bar, near - GUMBEL_NEAR);
+    }
+    bar = number_of(warp_max(order_of(bar)));
+
+    // score + noise >= bar needs -ln u <= exp(score - bar), so 1 - u <= exp(score - bar). Both sides in f32 with room for
+    // rounding: the few that pass are compared exactly.
+    const float max = (float)score.max, most = GUMBEL_MOST + GUMBEL_NEAR;
+    const float scale = (float)(score.scale < 1e38 ? score.scale : 1e38);
     double best = (double)MINUS_INF;
-    u32 token = NONE, first = blockIdx.x * CHUNK;
+    u32 token = NONE;
+#pragma unroll
     for (int i = 0; i < QUADS; i++) {
         u32 at = first + (i * THREADS + threadIdx.x) * 4;
-        float x[4];
-        quad(row.logits, at, x);
-        float most = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-        // Most tokens end here: no noise lifts them to the bar.
-        if (!((float)score(most) + (GUMBEL_MOST + GUMBEL_NEAR) >= bar)) continue;
+        float up = fmaxf(fmaxf(x[i][0], x[i][1]), fmaxf(x[i][2], x[i][3]));
+        // No noise lifts these to the bar.
+        if (!((up - max) * scale + most >= bar)) continue;
         Words4 noise = noise_of(stream, at / 4);
+        u32 pass = 0;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            double exact = score(x[j]);
-            if (!((float)exact + gumbel_near(noise.w[j]) + GUMBEL_NEAR >= bar)) continue;
-            if (!(exact > (double)MINUS_INF)) continue;
-            if (FILTER) {
-                u64 key = order_of(exact);
-                if (key < last_key || (key == last_key && at + j > last_token)) continue;
-            }
-            exact += gumbel(noise.w[j]);
-            if (exact > best) {
-                best = exact;
-                token = at + j;
-                bar = fmaxf(bar, (float)best - GUMBEL_NEAR);
-            }
+            float least = exp2_approx(((x[i][j] - max) * scale - bar) * LOG2E) * 1.001f;
+            // 1 + (1 - u), cut to 23 bits.
+            float v = __uint_as_float((~noise.w[j] >> 9) | 0x3f800000u);
+            pass |= v <= 1.0f + least ? 1u << j : 0u;
+        }
+        for (; pass; pass &= pass - 1) {
+            u32 j = (u32)__ffs((i32)pass) - 1;
+            float logit = j < 2 ? (j < 1 ? x[i][0] : x[i][1]) : (j < 3 ? x[i][2] : x[i][3]);
+            double exact = score(logit);
+            if (!(exact > (double)MINUS_INF) || (FILTER && !end.keeps(order_of(exact), at + j))) continue;
+            exact += gumbel(noise.at(j));
+            if (exact > best) best = exact, token = at + j;
         }
     }
 #pragma unroll

@@ -1,8 +1,8 @@
 // The best WIDTH log-probabilities of each row, and log-softmax on the way: one read of the logits.
 //
 // `topk_chunk`: a block keeps CHUNK = THREADS * ITEMS logits of a row in registers, sums their exponentials and lists those
-// that could be among the row's best. The threshold is the (WIDTH + SPARE)-th largest of the maxima of small groups, so that
-// few more than that many pass. `topk_merge`: a block per row picks the best from the lists.
+// that could be among the row's best: a warp's threshold is the largest that enough of the maxima of its small groups reach,
+// the block's is the smallest of its warps'. `topk_merge`: a block per row picks the best from the lists.
 //
 // Ranks go by log-probability, a rounded function of the logit: different logits can become equal, and then the smaller token
 // comes first. SPARE entries more than WIDTH are listed for that; where even they could have left out a rival, the merge looks
@@ -13,6 +13,8 @@
 #include "select.cuh"
 
 #define THREADS 256
+#define WARPS (THREADS / 32)
+#define MERGE_THREADS 1024
 #define CHUNK (THREADS * ITEMS)
 #define LOG2E 1.4426950408889634f
 
@@ -72,12 +74,22 @@ TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
         best[g] = key_of(m);
         most = fmaxf(most, m);
     }
-    u32 turn = 0;
+    // Whatever is at least the smallest of the warps' thresholds: each warp has its share of the wanted number above its own,
+    // so all are listed that could be wanted. No barrier on the way.
     u32 top = warp_max(order_of(most));
-    if (t % 32 == 0) parts[t / 32] = top;
+    u32 least = threshold<u32>((WIDTH + SPARE + WARPS - 1) / WARPS, [&](u32 key) {
+        u32 n = 0;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) n += (u32)__popc(__ballot_sync(LANES, best[g] >= key));
+        return n;
+    });
+    if (t % 32 == 0) parts[t / 32] = top, parts[WARPS + t / 32] = ~least;
     __syncthreads();
-    top = warp_max(t % 32 < THREADS / 32 ? parts[t % 32] : 0u);
+    top = warp_max(t % 32 < WARPS ? parts[t % 32] : 0u);
+    u32 floor = ~warp_max(t % 32 < WARPS ? parts[WARPS + t % 32] : 0u);
+    floor = floor ? floor : 1u;
     float max = number_of(top);
+    u32 turn = 0;
     __syncthreads();
 
     // NaN must show even where nothing else is finite.
@@ -91,13 +103,6 @@ TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
     for (int far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(LANES, sum, far);
     if (t % 32 == 0) sums[t / 32] = sum;
 
-    u32 floor = threshold<u32>(WIDTH + SPARE, [&](u32 key) {
-        u32 n = 0;
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++) n += best[g] >= key;
-        return block_add(n, parts, turn);
-    });
-    floor = floor ? floor : 1u;
     u32 mine = 0;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) mine += key_of(x[i]) >= floor;
@@ -142,7 +147,7 @@ TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
 
 TL_DEVICE u64 entry(float logp, u32 token) { return (u64)order_of(logp) << 32 | (u32)~token; }
 
-TL_KERNEL(topk_merge, TopkArgs, THREADS) {
+TL_KERNEL_RESIDENT(topk_merge, TopkArgs, MERGE_THREADS, 1) {
     TL_SHARED(bytes);
     u64 *keys = (u64 *)bytes;  // [ROOM]
     u64 *best = keys + ROOM;   // [SORT]
@@ -160,27 +165,36 @@ TL_KERNEL(topk_merge, TopkArgs, THREADS) {
         }
         return;
     }
-    if (t == 0) {
-        float max = MINUS_INF;
-        for (u32 c = 0; c < CHUNKS; c++) max = fmaxf(max, p.chunk_max[at + c]);
-        double sum = 0.0;
-        u32 n = 0;
-        for (u32 c = 0; c < CHUNKS; c++) {
-            float m = p.chunk_max[at + c], s = p.chunk_sum[at + c];
-            if (m == MINUS_INF) {
-                // 0, or NaN where the chunk has one.
-                sum += (double)s;
-            } else {
-                sum += (double)s * exp((double)m - (double)max);
-            }
-            begin[c] = n;
-            n += p.chunk_count[at + c];
+    if (t < 32) {
+        // Lane by lane the chunks' maxima, sums and counts.
+        u32 top = 0, n = 0;
+        for (u32 c = t; c < CHUNKS; c += 32) {
+            u32 key = order_of(p.chunk_max[at + c]);
+            top = key > top ? key : top;
         }
-        begin[CHUNKS] = n;
-        norm_shared = max + (float)log(sum);
-        bad = !(sum > 0.0) || !(max < -MINUS_INF);
-        filled = 0;
-        doubt = n > ROOM;
+        float max = number_of(warp_max(top));
+        double sum = 0.0;
+        for (u32 first = 0; first < CHUNKS; first += 32) {
+            u32 c = first + t;
+            float m = c < CHUNKS ? p.chunk_max[at + c] : MINUS_INF, s = c < CHUNKS ? p.chunk_sum[at + c] : 0.0f;
+            // A chunk of -inf has the sum 0, or NaN where it has one.
+            sum += m == MINUS_INF ? (double)s : (double)s * exp((double)m - (double)max);
+            u32 count = c < CHUNKS ? p.chunk_count[at + c] : 0, before = count;
+            for (u32 far = 1; far < 32; far *= 2) {
+                u32 other = __shfl_up_sync(LANES, before, far);
+                if (t >= far) before += other;
+            }
+            if (c < CHUNKS) begin[c] = n + before - count;
+            n += __shfl_sync(LANES, before, 31);
+        }
+        for (u32 far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(LANES, sum, far);
+        if (t == 0) {
+            begin[CHUNKS] = n;
+            norm_shared = max + (float)log(sum);
+            bad = !(sum > 0.0) || !(max < -MINUS_INF);
+            filled = 0;
+            doubt = n > ROOM;
+        }
     }
     __syncthreads();
     if (bad) {
@@ -194,19 +208,20 @@ TL_KERNEL(topk_merge, TopkArgs, THREADS) {
     u32 total = begin[CHUNKS], turn = 0;
     u64 floor = 0;
     if (!doubt) {
-        for (u32 c = 0; c < CHUNKS; c++) {
+        // A warp a chunk.
+        for (u32 c = t / 32; c < CHUNKS; c += MERGE_THREADS / 32) {
             u64 list = (at + c) * CAP;
-            for (u32 i = t; i < begin[c + 1] - begin[c]; i += THREADS)
-                keys[begin[c] + i] = entry(p.value[list + i] - norm, p.token[list + i]);
+            u32 to = begin[c], n = begin[c + 1] - to;
+            for (u32 i = t % 32; i < n; i += 32) keys[to + i] = entry(p.value[list + i] - norm, p.token[list + i]);
         }
         __syncthreads();
         floor = threshold<u64>(WIDTH, [&](u64 key) {
             u32 n = 0;
-            for (u32 i = t; i < total; i += THREADS) n += keys[i] >= key;
+            for (u32 i = t; i < total; i += MERGE_THREADS) n += keys[i] >= key;
             return block_add(n, parts, turn);
         });
         // The best that a list may have left out.
-        for (u32 c = t; c < CHUNKS; c += THREADS) {
+        for (u32 c = t; c < CHUNKS; c += MERGE_THREADS) {
             u32 listed = p.chunk_floor[at + c];
             if (listed > 1 && entry(number_of(listed - 1) - norm, 0) >= floor) doubt = 1;
         }
@@ -216,25 +231,25 @@ TL_KERNEL(topk_merge, TopkArgs, THREADS) {
     if (doubt) {
         floor = threshold<u64>(WIDTH, [&](u64 key) {
             u32 n = 0;
-            for (u32 i = t; i < VOCAB; i += THREADS) n += logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= key;
+            for (u32 i = t; i < VOCAB; i += MERGE_THREADS) n += logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= key;
             return block_add(n, parts, turn);
         });
-        for (u32 i = t; i < VOCAB; i += THREADS)
+        for (u32 i = t; i < VOCAB; i += MERGE_THREADS)
             if (logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= floor)
                 best[atomicAdd(&filled, 1u)] = entry(logits[i] - norm, i);
     } else {
-        for (u32 i = t; i < total; i += THREADS)
+        for (u32 i = t; i < total; i += MERGE_THREADS)
             if (keys[i] >= floor) best[atomicAdd(&filled, 1u)] = keys[i];
     }
     __syncthreads();
     u32 n = filled;
-    for (u32 i = n + t; i < SORT; i += THREADS) best[i] = 0;
+    for (u32 i = n + t; i < SORT; i += MERGE_THREADS) best[i] = 0;
     sort_descending(best, SORT);
     // A logit far below the maximum may become -inf by rounding.
     u32 finite = 0;
-    for (u32 i = t; i < n; i += THREADS) finite += best[i] >= entry(MINUS_INF, 0) + 1;
+    for (u32 i = t; i < n; i += MERGE_THREADS) finite += best[i] >= entry(MINUS_INF, 0) + 1;
     n = block_add(finite, parts, turn);
-    for (u32 i = t; i < WIDTH; i += THREADS) {
+    for (u32 i = t; i < WIDTH; i += MERGE_THREADS) {
         p.out_token[(u64)row * WIDTH + i] = i < n ? ~(u32)best[i] : NONE;
         p.out_logp[(u64)row * WIDTH + i] = i < n ? number_of((u32)(best[i] >> 32)) : MINUS_INF;
     }

@@ -43,16 +43,13 @@ fn best(spine: u32, budget: ProgramBudget) -> Program {
 #[test]
 fn best_first_trees_are_the_policys() {
     for gpu in gpus() {
-        for search in [Search::Heap, Search::Tuples] {
-            let fixed = |s: TreeSizes| best(0, ProgramBudget::Fixed(s.nodes as u32));
-            check(&gpu, "best-first", &json!({}), fixed(SMALL), SMALL, search, 80);
-            check(&gpu, "best-first", &json!({}), fixed(BLOCK8), BLOCK8, search, 60);
-        }
         let fixed = |s: TreeSizes| best(0, ProgramBudget::Fixed(s.nodes as u32));
-        check(&gpu, "best-first", &json!({}), fixed(BLOCK16), BLOCK16, Search::Heap, 24);
-        check(&gpu, "best-first", &json!({}), fixed(WIDE), WIDE, Search::Heap, 8);
-        let tall = TreeSizes { levels: 7, ..BLOCK16 };
-        check(&gpu, "best-first", &json!({}), fixed(tall), tall, Search::Tuples, 12);
+        let deep = TreeSizes { levels: 20, ..BLOCK8 };
+        for search in [Search::Queue, Search::Cut] {
+            for (sizes, rounds) in [(SMALL, 80), (BLOCK8, 60), (BLOCK16, 24), (WIDE, 8), (deep, 8)] {
+                check(&gpu, "best-first", &json!({}), fixed(sizes), sizes, search, rounds);
+            }
+        }
     }
 }
 
@@ -60,8 +57,10 @@ fn best_first_trees_are_the_policys() {
 fn spine_first_trees_are_the_policys() {
     for gpu in gpus() {
         for spine in [1, 2, 7] {
-            let fixed = best(spine, ProgramBudget::Fixed(16));
-            check(&gpu, "spine-first", &json!({ "spine": spine }), fixed, BLOCK8, Search::Auto, 24);
+            for search in [Search::Queue, Search::Cut] {
+                let fixed = best(spine, ProgramBudget::Fixed(16));
+                check(&gpu, "spine-first", &json!({ "spine": spine }), fixed, BLOCK8, search, 24);
+            }
         }
     }
 }
@@ -181,6 +180,6 @@ fn programs_that_the_device_does_not_serve_are_refused() {
         assert!(refused(Program::Chain, TreeSizes { nodes: 300, ..SMALL }).contains("program"));
         let long = Program::Static { parents: vec![0; 2000], ranks: vec![0; 2000] };
         assert!(refused(long, SMALL).contains("at most 1024"));
-        assert!(TreeOp::with_search(&gpu, &best(1, ProgramBudget::Fixed(4)), SMALL, Search::Tuples).is_err());
+        assert!(refused(best(0, ProgramBudget::Threshold(f64::NAN)), SMALL).contains("no number"));
     }
 }

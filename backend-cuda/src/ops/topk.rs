@@ -5,6 +5,7 @@ use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
 const THREADS: usize = 256;
+const MERGE_THREADS: u32 = 1024;
 
 /// Entries listed beyond the width, for those that rounding makes equal.
 const SPARE: usize = 8;
@@ -130,11 +131,11 @@ impl TopK {
             return Err(CudaError::Setting { key: "width", problem });
         }
         let want = width + SPARE;
-        // Twice as many groups as wanted entries: then few more than wanted pass the groups' threshold.
+        // Twice as many groups as wanted entries: then not many more than wanted pass the groups' threshold.
         let groups = (2 * want).div_ceil(THREADS).next_power_of_two();
         let items = vocab.div_ceil(THREADS).next_power_of_two().clamp(4, 32).max(groups);
         let chunks = vocab.div_ceil(THREADS * items);
-        let cap = (2 * want).next_multiple_of(8).min(THREADS * items);
+        let cap = (3 * want).next_multiple_of(8).min(THREADS * items);
         let room = (chunks * cap).min(24_576);
         let sort = width.next_power_of_two();
         let shape = |name, value: usize| (name, value as i64);
@@ -189,7 +190,7 @@ impl TopK {
         };
         let grid = [self.chunks as u32, rows, 1];
         gpu.launch(&self.chunk, Launch { grid, block: THREADS as u32, shared: 0 }, &args)?;
-        let merge = Launch { grid: [rows, 1, 1], block: THREADS as u32, shared: self.shared };
+        let merge = Launch { grid: [rows, 1, 1], block: MERGE_THREADS, shared: self.shared };
         gpu.launch(&self.merge, merge, &args)
     }
 }

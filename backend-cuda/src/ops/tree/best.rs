@@ -1,4 +1,4 @@
-//! Best-first trees: a heap, or the fixed list of tuples.
+//! Best-first trees: a cut through all prefixes, or a queue.
 
 use super::{Search, TreeArgs, TreeSizes, refuse, tuples};
 use crate::device::{Buffer, Gpu, Kernel, KernelArgs, Launch, Ptr};
@@ -6,32 +6,36 @@ use crate::error::Result;
 use bytemuck::{Pod, Zeroable};
 use treeline_core::ProgramBudget;
 
-/// Up to here the list of tuples is faster than the heap (`benches/round.rs`).
-const AUTO_TUPLES: usize = 512;
-
-/// The longest list: its keys and places fit shared memory.
-const MOST_TUPLES: usize = 16_384;
-
 /// Most sequences that share one budget.
 const MOST_SHARED: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Best {
-    how: How,
+    grow: Grow,
+    split: Option<Split>,
     spine: u32,
     least: f64,
 }
 
+/// How each tree is grown alone.
 #[derive(Debug)]
-enum How {
-    Heap(Kernel),
-    Shared { grow: Kernel, split: Kernel, mean: u32, bounds: Buffer<u64>, forced: Buffer<u32> },
-    Tuples { kernel: Kernel, count: usize, path: Buffer<u8>, parent: Buffer<u32>, depth: Buffer<u32> },
+enum Grow {
+    Queue(Kernel),
+    Cut { kernel: Kernel, path: Buffer<u8>, depth: Buffer<u32> },
+}
+
+/// What one budget for the batch needs on top.
+#[derive(Debug)]
+struct Split {
+    kernel: Kernel,
+    mean: u32,
+    bounds: Buffer<u64>,
+    forced: Buffer<u32>,
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct BestArgs {
+struct QueueArgs {
     io: TreeArgs,
     bounds: Ptr,
     forced: Ptr,
@@ -40,7 +44,22 @@ struct BestArgs {
     unused: u32,
 }
 
-impl KernelArgs for BestArgs {}
+impl KernelArgs for QueueArgs {}
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct CutArgs {
+    io: TreeArgs,
+    bounds: Ptr,
+    forced: Ptr,
+    path: Ptr,
+    depth: Ptr,
+    least: f64,
+    spine: u32,
+    unused: u32,
+}
+
+impl KernelArgs for CutArgs {}
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -55,93 +74,82 @@ struct SharedArgs {
 
 impl KernelArgs for SharedArgs {}
 
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct TuplesArgs {
-    io: TreeArgs,
-    path: Ptr,
-    parent: Ptr,
-    depth: Ptr,
-}
-
-impl KernelArgs for TuplesArgs {}
-
 impl Best {
     pub fn new(gpu: &Gpu, spine: u32, budget: &ProgramBudget, sizes: TreeSizes, search: Search) -> Result<Self> {
         let least = match budget {
-            ProgramBudget::Threshold(least) if *least > 0.0 => least.ln(),
             ProgramBudget::Threshold(least) if least.is_nan() => {
                 return refuse("has a threshold that is no number".into());
             }
+            ProgramBudget::Threshold(least) if *least > 0.0 => least.ln(),
             _ => f64::NEG_INFINITY,
         };
-        let plain = matches!(budget, ProgramBudget::Fixed(_) | ProgramBudget::PerSlot(_));
-        let how = match (budget, search) {
-            (ProgramBudget::Shared(mean), Search::Auto | Search::Heap) => Self::shared(gpu, *mean, sizes)?,
-            (_, Search::Auto) if plain && spine == 0 => match Self::tuples(gpu, sizes, AUTO_TUPLES)? {
-                Some(how) => how,
-                None => Self::heap(gpu, sizes)?,
-            },
-            (_, Search::Auto | Search::Heap) => Self::heap(gpu, sizes)?,
-            (_, Search::Tuples) => match Self::tuples(gpu, sizes, MOST_TUPLES)? {
-                Some(how) if plain && spine == 0 => how,
-                _ => return refuse(format!("of {sizes:?} with a spine of {spine} has no list of tuples")),
-            },
+        let grow = match search {
+            Search::Queue => Grow::Queue(gpu.kernel("tree_best.cu", "tree_best", &sizes.defines())?),
+            Search::Auto | Search::Cut => Grow::cut(gpu, sizes)?,
         };
-        Ok(Self { how, spine, least })
+        let split = match budget {
+            ProgramBudget::Shared(mean) => Some(Split::new(gpu, *mean, sizes)?),
+            _ => None,
+        };
+        Ok(Self { grow, split, spine, least })
     }
 
-    fn heap(gpu: &Gpu, sizes: TreeSizes) -> Result<How> {
-        Ok(How::Heap(gpu.kernel("tree_best.cu", "tree_best", &sizes.defines())?))
+    pub fn run(&self, gpu: &Gpu, seqs: u32, args: &TreeArgs) -> Result<()> {
+        let (bounds, forced) = match &self.split {
+            Some(split) => (split.bounds.ptr(), split.forced.ptr()),
+            None => (Ptr::NULL, Ptr::NULL),
+        };
+        let (io, least, spine) = (*args, self.least, self.spine);
+        match &self.grow {
+            Grow::Queue(kernel) => {
+                let args = QueueArgs { io, bounds, forced, least, spine, unused: 0 };
+                gpu.launch(kernel, Launch::flat(seqs, 32), &args)?;
+            }
+            Grow::Cut { kernel, path, depth } => {
+                let (path, depth) = (path.ptr(), depth.ptr());
+                let args = CutArgs { io, bounds, forced, path, depth, least, spine, unused: 0 };
+                gpu.launch(kernel, Launch::flat(seqs, 512), &args)?;
+            }
+        }
+        let Some(Split { kernel, mean, .. }) = &self.split else { return Ok(()) };
+        let shared = SharedArgs { bounds, forced, nodes: args.seqs.nodes, rows: args.trees.rows, seqs, mean: *mean };
+        gpu.launch(kernel, Launch::flat(1, 1024), &shared)
     }
+}
 
-    fn shared(gpu: &Gpu, mean: u32, sizes: TreeSizes) -> Result<How> {
+impl Grow {
+    /// The list that gives the first bound: twice as many tuples as nodes, those that come first in most drafts.
+    fn cut(gpu: &Gpu, sizes: TreeSizes) -> Result<Self> {
+        let mut list = Vec::new();
+        let mut nodes = 4;
+        while list.len() < 2 * sizes.nodes {
+            list = tuples(sizes.levels, nodes);
+            if nodes >= sizes.nodes.min(256) {
+                break;
+            }
+            nodes = (nodes * 2).min(256);
+        }
+        let defines = [&sizes.defines()[..], &[("SEEDS", list.len() as i64)]].concat();
+        let path: Vec<u8> = list.iter().flat_map(|t| t.path).collect();
+        let depth: Vec<u32> = list.iter().map(|t| t.depth).collect();
+        Ok(Self::Cut {
+            kernel: gpu.kernel("tree_cut.cu", "tree_cut", &defines)?,
+            path: gpu.upload("tuples", &path)?,
+            depth: gpu.upload("tuples", &depth)?,
+        })
+    }
+}
+
+impl Split {
+    fn new(gpu: &Gpu, mean: u32, sizes: TreeSizes) -> Result<Self> {
         if sizes.seqs > MOST_SHARED {
             return refuse(format!("shares its budget among {} sequences: at most {MOST_SHARED} can", sizes.seqs));
         }
-        let defines = sizes.defines();
-        Ok(How::Shared {
-            grow: gpu.kernel("tree_best.cu", "tree_best", &defines)?,
-            split: gpu.kernel("tree_best.cu", "tree_shared", &defines)?,
+        Ok(Self {
+            kernel: gpu.kernel("tree_shared.cu", "tree_shared", &sizes.defines())?,
             mean,
             bounds: gpu.alloc("tree bounds", sizes.seqs * (sizes.nodes + 1))?,
             forced: gpu.alloc("tree spines", sizes.seqs)?,
         })
-    }
-
-    /// `None` where the list would be longer than `most`, or its ranks do not fit a byte.
-    fn tuples(gpu: &Gpu, sizes: TreeSizes, most: usize) -> Result<Option<How>> {
-        let Some(list) = tuples(sizes.levels, sizes.nodes, most) else { return Ok(None) };
-        let defines = [&sizes.defines()[..], &[("COUNT", list.len() as i64)]].concat();
-        let path: Vec<u8> = list.iter().flat_map(|t| t.path).collect();
-        let parent: Vec<u32> = list.iter().map(|t| t.parent).collect();
-        let depth: Vec<u32> = list.iter().map(|t| t.depth).collect();
-        Ok(Some(How::Tuples {
-            kernel: gpu.kernel("tree_list.cu", "tree_list", &defines)?,
-            count: list.len(),
-            path: gpu.upload("tuples", &path)?,
-            parent: gpu.upload("tuples", &parent)?,
-            depth: gpu.upload("tuples", &depth)?,
-        }))
-    }
-
-    pub fn run(&self, gpu: &Gpu, seqs: u32, args: &TreeArgs) -> Result<()> {
-        let grow =
-            |bounds, forced| BestArgs { io: *args, bounds, forced, least: self.least, spine: self.spine, unused: 0 };
-        match &self.how {
-            How::Heap(kernel) => gpu.launch(kernel, Launch::flat(seqs, 32), &grow(Ptr::NULL, Ptr::NULL)),
-            How::Shared { grow: kernel, split, mean, bounds, forced } => {
-                let (bounds, forced) = (bounds.ptr(), forced.ptr());
-                gpu.launch(kernel, Launch::flat(seqs, 32), &grow(bounds, forced))?;
-                let (nodes, rows) = (args.seqs.nodes, args.trees.rows);
-                let shared = SharedArgs { bounds, forced, nodes, rows, seqs, mean: *mean };
-                gpu.launch(split, Launch::flat(1, 1024), &shared)
-            }
-            How::Tuples { kernel, count, path, parent, depth } => {
-                let args = TuplesArgs { io: *args, path: path.ptr(), parent: parent.ptr(), depth: depth.ptr() };
-                let launch = Launch { grid: [seqs, 1, 1], block: 512, shared: (count * 10) as u32 };
-                gpu.launch(kernel, launch, &args)
-            }
-        }
     }
 }

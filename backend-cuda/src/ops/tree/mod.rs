@@ -125,12 +125,12 @@ impl TreeSizes {
 /// How best-first trees are found; the trees are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Search {
-    /// What is faster at the size.
+    /// What is faster: the cut.
     Auto,
-    /// A heap, one warp a sequence: time grows with the nodes.
-    Heap,
-    /// All tuples that a tree of that many nodes can be made of, scored at once: time grows with their number.
-    Tuples,
+    /// One node after the other, a warp a sequence: time grows with the nodes.
+    Queue,
+    /// All prefixes above a lower bound at once; the queue where the drafts rule that out.
+    Cut,
 }
 
 /// A [`Program`], ready to run.
@@ -179,7 +179,7 @@ impl TreeOp {
     /// The same, with a choice of how best-first trees are found.
     ///
     /// # Errors
-    /// As [`TreeOp::new`]; [`Search::Tuples`] where it does not apply.
+    /// As [`TreeOp::new`].
     pub fn with_search(gpu: &Gpu, program: &Program, sizes: TreeSizes, search: Search) -> Result<Self> {
         let TreeSizes { seqs, levels, width, nodes } = sizes;
         let most = super::rows::MOST_ROWS - 1;
