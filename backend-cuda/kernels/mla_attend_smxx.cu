@@ -1,8 +1,8 @@
 // Latent attention in bf16 by mma.sync: the form that runs on every architecture.
 //
 // A block holds TILE (row, head) pairs: their queries in shared memory, their output (TILE x KV_LORA, f32) in registers, spread
-// over 8 warps by columns. Keys come in chunks of 64 rows, two chunks in flight; a chunk is read from memory once and used as keys
-// (by rows) and as values (transposed by ldmatrix). Weights go to the rotary part of the same chunk, which is not needed after
+// over 8 warps by columns. Keys come in chunks of 64 rows, two of them on the way; a chunk is read from memory once and used as
+// keys (by rows) and as values (transposed by ldmatrix). Weights go to the rotary part of the same chunk, which is not needed after
 // the scores. Defines: HEADS, KV_LORA, ROPE, TILE (16, 32 or 64), ACT_BF16.
 #include "mla_split.cuh"
 
@@ -24,21 +24,49 @@ static_assert(COLUMNS % 16 == 0, "shape");
 // Offset of a piece. Eight rows at the same piece lie in different banks.
 TL_DEVICE u32 piece_at(u32 rows, u32 row, u32 piece) { return (piece / 8 * rows + row) * 128 + ((piece ^ row) & 7) * 16; }
 
-// Queues the copy of `ROWS` rows; those from `valid` on become zero.
-template <int ROWS> TL_DEVICE void copy_rows(u8 *to, const act *from, u32 valid) {
+// Queues the copy of the queries; rows from `valid` on become zero, and so do pieces behind DIM.
+TL_DEVICE void copy_queries(u8 *to, const act *from, u32 valid) {
     u32 column = threadIdx.x % 8, row = threadIdx.x / 8;
 #pragma unroll
     for (int panel = 0; panel < PANELS; panel++) {
         u32 piece = panel * 8 + column;
 #pragma unroll
-        for (int r = 0; r < ROWS; r += THREADS / 8) {
-            if (piece < PIECES && r + row < ROWS) {
+        for (int r = 0; r < TILE; r += THREADS / 8) {
+            if (piece < PIECES && r + row < TILE) {
                 bool real = r + row < valid && piece * 8 < DIM;
-                cp_async16_zfill(to + piece_at(ROWS, r + row, piece), from + (u64)(r + row) * DIM + piece * 8, real);
+                cp_async16_zfill(to + piece_at(TILE, r + row, piece), from + (u64)(r + row) * DIM + piece * 8, real);
             }
         }
     }
 }
+
+// Queues the copy of the value columns of a chunk, each warp its own.
+TL_DEVICE void copy_values(u8 *to, const act *from, u32 valid) {
+    const u32 pieces = COLUMNS / 8;
+    u32 lane = threadIdx.x % 32, piece = threadIdx.x / 32 * pieces + lane % pieces, row = lane / pieces;
+#pragma unroll
+    for (u32 r = 0; r < KEYS; r += 32 / pieces) {
+        if (row < 32 / pieces && r + row < KEYS) {
+            cp_async16_zfill(to + piece_at(KEYS, r + row, piece), from + (r + row) * DIM + piece * 8, r + row < valid);
+        }
+    }
+}
+
+// Queues the copy of the columns behind the values.
+TL_DEVICE void copy_rotary(u8 *to, const act *from, u32 valid) {
+    u32 piece = KV_LORA / 8 + threadIdx.x % 8, row = threadIdx.x / 8;
+    static_assert(PIECES - KV_LORA / 8 <= 8, "shape");
+#pragma unroll
+    for (u32 r = 0; r < KEYS; r += THREADS / 8) {
+        if (piece < PIECES) {
+            bool real = r + row < valid && piece * 8 < DIM;
+            cp_async16_zfill(to + piece_at(KEYS, r + row, piece), from + (r + row) * DIM + piece * 8, real);
+        }
+    }
+}
+
+// The other of the two stages.
+TL_DEVICE u8 *other(u8 *here, u8 *stage) { return here == stage ? stage + CHUNK_BYTES : stage; }
 
 #if TILE == 64
 // Scores of 16 rows and 32 keys. A warp multiplies 32 rows and 32 keys over every second product, and gives half of that to the
@@ -146,7 +174,7 @@ TL_DEVICE void multiply_values(float (&out)[ROW_WARPS][COLUMNS / 8][4], const u8
     }
 }
 
-TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
+TL_KERNEL_RESIDENT(mla_attend_smxx, MlaArgs, THREADS, 1) {
     TL_SHARED(shared);
     u8 *query = shared, *stage = shared + QUERY_BYTES;
     float *top = (float *)(stage + 2 * CHUNK_BYTES); // [KEY_WARPS][TILE]
@@ -170,10 +198,13 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
         MlaPlace at = mla_place(p, unit, end);
         u32 count = at.count, begin = at.begin;
         MlaSpan span = at.span;
-        u32 first_key = span.from + at.chunk * KEYS;
-        const act *keys = p.cache + ((u64)p.rows.seq_kv[at.seq] + first_key) * DIM;
-        copy_rows<TILE>(query, p.q + mla_pair(at) * DIM, mla_valid(at));
-        copy_rows<KEYS>(stage, keys, span.keys - first_key);
+        u32 key = span.from + at.chunk * KEYS;
+        const act *keys = p.cache + ((u64)p.rows.seq_kv[at.seq] + key) * DIM;
+        copy_queries(query, p.q + mla_pair(at) * DIM, mla_valid(at));
+        copy_values(stage, keys, span.keys - key);
+        copy_rotary(stage, keys, span.keys - key);
+        cp_async_commit();
+        if (count > 1) copy_values(stage + CHUNK_BYTES, keys + KEYS * DIM, span.keys - key - KEYS);
         cp_async_commit();
 
         // The two rows that this lane has of the scores.
@@ -193,22 +224,19 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
             }
         }
 
-        for (u32 i = 0; i < count; i++) {
-            u8 *here = stage + (i & 1) * CHUNK_BYTES;
-            cp_async_wait<0>();
-            __syncthreads(); // the chunk is there, and everyone has done with the one before
-            if (i + 1 < count) {
-                copy_rows<KEYS>(stage + (~i & 1) * CHUNK_BYTES, keys + (u64)(i + 1) * KEYS * DIM,
-                                span.keys - first_key - (i + 1) * KEYS);
-                cp_async_commit();
-            }
+        // `i` chunks are left; the one that begins at `key` lies in `here`.
+        u8 *here = stage;
+        for (u32 i = count; i > 0; i--, key += KEYS, keys += KEYS * DIM) {
+            cp_async_wait<1>();
+            __syncthreads(); // the chunk is there, and everyone has done with the weights of the one before
+            if (i > 1) copy_rotary(other(here, stage), keys + KEYS * DIM, span.keys - key - KEYS);
+            cp_async_commit();
             float s[KEY_TILES][4];
 #if TILE == 64
             multiply_keys(s, query, here, spare);
 #else
             multiply_keys(s, query, here, row0, key0);
 #endif
-            u32 key = first_key + i * KEYS;
             bool edge = mla_edge(span, key, p.window);
             if (edge) {
 #pragma unroll
@@ -272,6 +300,11 @@ TL_KERNEL(mla_attend_smxx, MlaArgs, THREADS) {
                 }
             }
             multiply_values(out, here, column);
+            // This warp alone has read these columns as values, and keys they were to all before: the chunk after next can come.
+            __syncwarp();
+            if (i > 2) copy_values(here, keys + 2 * KEYS * DIM, span.keys - key - 2 * KEYS);
+            cp_async_commit();
+            here = other(here, stage);
         }
 
         // Sums of a row: over the lanes of a quad, then over the warps along the keys.
