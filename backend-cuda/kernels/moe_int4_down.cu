@@ -162,6 +162,7 @@ TL_KERNEL(moe_int4_down, DownArgs, (WARPS + 1) * 32) {
         }
         mbar_fence_init();
     }
+    griddep_launch();
     // The kernel before this one was started behind the routing's end, so the lists are complete.
     uint4 mine = make_uint4(0, 0, 0, 0);
     if (warp == WARPS && lane < p.capacity) mine = *(const uint4 *)&p.segments[lane];

@@ -40,18 +40,6 @@ TL_DEVICE u32 choice_key(float x) {
     return x > MINUS_INFINITY ? order(x + 0.0f) : UNUSABLE;
 }
 
-// The largest key of the warp and the smallest id that has it.
-TL_DEVICE void warp_best(u32 &key, u32 &id) {
-#pragma unroll
-    for (int far = 16; far > 0; far /= 2) {
-        u32 other = __shfl_xor_sync(0xffffffffu, key, far), whose = __shfl_xor_sync(0xffffffffu, id, far);
-        if (other > key || (other == key && whose < id)) {
-            key = other;
-            id = whose;
-        }
-    }
-}
-
 #if SIGMOID && GROUPS > 1
 // Whether the group of each expert may be chosen from: the KEEP groups with the largest sums of their two best.
 TL_DEVICE void keep_groups(const float *choice, u32 *kept, u32 lane) {
@@ -146,20 +134,19 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
             if (e < EXPERTS && !kept[e / (EXPERTS / GROUPS)]) key[j] = UNUSABLE;
 #endif
         }
+        u32 id = 0xffffffffu;
         for (int i = 0; i < TOP_K; i++) {
-            u32 best = TAKEN, id = 0;
-#pragma unroll
-            for (int j = 0; j < PER; j++) {
-                if (key[j] > best) {
-                    best = key[j];
-                    id = j * 32 + lane;
-                }
-            }
-            warp_best(best, id);
+            u32 best = TAKEN, own = 0;
 #pragma unroll
             for (int j = 0; j < PER; j++) {
                 if (j * 32 + lane == id) key[j] = TAKEN;
+                if (key[j] > best) {
+                    best = key[j];
+                    own = j * 32 + lane;
+                }
             }
+            u32 most = __reduce_max_sync(0xffffffffu, best);
+            id = __reduce_min_sync(0xffffffffu, best == most ? own : 0xffffffffu);
             if (lane == 0) picked[i] = (i32)id;
         }
     }
@@ -272,6 +259,7 @@ TL_KERNEL(moe_route, RouteArgs, THREADS) {
     __shared__ i32 picked[TOP_K];
     __shared__ u32 last;
     u32 row = blockIdx.x, lane = threadIdx.x % 32;
+    griddep_wait();
     griddep_launch();
     for (u32 e = threadIdx.x; e < EXPERTS; e += THREADS) count[e] = 0;
     if (threadIdx.x < 32) {

@@ -109,7 +109,7 @@ impl Experts {
         }
         let sizes = [("HIDDEN", hidden as i64), ("INTER", intermediate as i64)];
         let form = match tuning {
-            Some(tuning) => Form::Int4(Int4::new(gpu, shape, tuning)?),
+            Some(tuning) => Form::Int4(Int4::new(gpu, shape, tuning, max_rows)?),
             None => {
                 let vec = widest(dtype, &[hidden, intermediate]) as i64;
                 let int4 = i64::from(kind == ExpertKind::Int4);

@@ -89,6 +89,12 @@ impl Tuning {
         self.up_shared(shape) <= SHARED && self.down_rows(shape) >= 8
     }
 
+    /// With half the segments in flight.
+    fn lean(&self) -> Self {
+        let together = self.down_together.div_ceil(2);
+        Self { down_together: together, down_stages: (self.down_stages / 2).next_multiple_of(together), ..*self }
+    }
+
     fn up_shared(&self, shape: &ExpertShape) -> usize {
         let slice = shape.hidden / CHUNK_COLUMNS / self.up_warps * CHUNK;
         let offsets = shape.hidden / CHUNK_COLUMNS * 128;
@@ -132,7 +138,8 @@ pub(super) struct Int4 {
     shape: ExpertShape,
     tuning: Tuning,
     up: Kernel,
-    down: Kernel,
+    /// The down kernel, and one with fewer stages and so more memory for rows where a pass may be that large.
+    down: Vec<(Tuning, Kernel)>,
     /// Blocks of the gate/up kernel: one on each multiprocessor.
     blocks: u32,
 }
@@ -168,7 +175,7 @@ struct DownArgs {
 impl KernelArgs for DownArgs {}
 
 impl Int4 {
-    pub fn new(gpu: &Gpu, shape: ExpertShape, tuning: Tuning) -> Result<Self> {
+    pub fn new(gpu: &Gpu, shape: ExpertShape, tuning: Tuning, max_rows: usize) -> Result<Self> {
         let sizes = [("HIDDEN", shape.hidden as i64), ("INTER", shape.intermediate as i64)];
         let ahead_bytes = tuning.down_tiles * (shape.intermediate / CHUNK_COLUMNS) * CHUNK;
         let up = [
@@ -177,20 +184,22 @@ impl Int4 {
             ("AHEAD", tuning.ahead as i64),
             ("AHEAD_BYTES", ahead_bytes as i64),
         ];
-        let down = [
-            ("TILES", tuning.down_tiles as i64),
-            ("SPLIT", tuning.down_split as i64),
-            ("STAGES", tuning.down_stages as i64),
-            ("TOGETHER", tuning.down_together as i64),
-        ];
         let all = |more: &[(&'static str, i64)]| defines(Dtype::Bf16, &[&sizes[..], more].concat());
-        Ok(Self {
-            shape,
-            tuning,
-            up: gpu.kernel("moe_int4_up.cu", "moe_int4_up", &all(&up))?,
-            down: gpu.kernel("moe_int4_down.cu", "moe_int4_down", &all(&down))?,
-            blocks: gpu.info().sms,
-        })
+        let mut down = Vec::new();
+        for tuning in [tuning, tuning.lean()] {
+            let defines = [
+                ("TILES", tuning.down_tiles as i64),
+                ("SPLIT", tuning.down_split as i64),
+                ("STAGES", tuning.down_stages as i64),
+                ("TOGETHER", tuning.down_together as i64),
+            ];
+            down.push((tuning, gpu.kernel("moe_int4_down.cu", "moe_int4_down", &all(&defines))?));
+            if tuning.down_rows(&shape) >= max_rows {
+                break;
+            }
+        }
+        let up = gpu.kernel("moe_int4_up.cu", "moe_int4_up", &all(&up))?;
+        Ok(Self { shape, tuning, up, down, blocks: gpu.info().sms })
     }
 
     /// middle = silu(gate h) · up h of every pick.
@@ -219,7 +228,10 @@ impl Int4 {
         layer: &ExpertWeights,
         middle: Ptr,
     ) -> Result<()> {
-        let (shape, tuning, rows) = (&self.shape, &self.tuning, bucket.rows as usize);
+        let (shape, rows) = (&self.shape, bucket.rows as usize);
+        let fits = |(t, _): &&(Tuning, Kernel)| t.down_rows(shape) >= rows;
+        let last = self.down.len() - 1;
+        let (tuning, kernel) = self.down.iter().find(fits).unwrap_or(&self.down[last]);
         let parts = rows.div_ceil(tuning.down_rows(shape));
         let rows_block = rows.div_ceil(parts);
         let down = DownArgs {
@@ -241,7 +253,7 @@ impl Int4 {
         }
         let block = (tuning.down_tiles * tuning.down_split + 1) as u32 * 32;
         let launch = Launch { grid, block, shared: shared as u32 };
-        self.launch(gpu, &self.down, launch, &down)
+        self.launch(gpu, kernel, launch, &down)
     }
 
     fn launch<A: KernelArgs>(&self, gpu: &Gpu, kernel: &Kernel, launch: Launch, args: &A) -> Result<()> {

@@ -153,7 +153,7 @@ impl Router {
             scaling: self.scaling,
             rows: bucket.rows,
         };
-        gpu.launch(&self.kernel, Launch::flat(bucket.rows, THREADS), &args)
+        gpu.launch_early(&self.kernel, Launch::flat(bucket.rows, THREADS), &args)
     }
 }
 
