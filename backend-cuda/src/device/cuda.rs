@@ -3,6 +3,7 @@
 mod choices;
 mod cubin;
 mod gemm;
+mod handles;
 
 pub use cubin::{Cubin, Resources, cache_folder, cubin};
 
@@ -11,11 +12,11 @@ use super::{Define, Gemm, Launch};
 use crate::error::{CudaError, Result};
 use crate::ffi::context::Context;
 use crate::ffi::driver::{self, Device};
-use crate::ffi::module::{Function, Module, Shape};
-use crate::ffi::stream::{Event, GraphExec, Stream};
+use crate::ffi::module::{Module, Shape};
+use crate::ffi::stream::Stream;
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use gemm::Blas;
-use std::any::Any;
+use handles::{CudaEvent, CudaGraph, CudaKernel, State};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,24 +60,6 @@ pub(super) fn open(ordinal: usize) -> Result<Arc<dyn Backend>> {
     let state = Arc::new(State { capturing: AtomicBool::new(false), last: Mutex::new("the first operation") });
     let (modules, waiting) = (Mutex::default(), Mutex::default());
     Ok(Arc::new(Cuda { blas, modules, waiting, patient, state, info, stream, context }))
-}
-
-/// What marks and the device share.
-#[derive(Debug)]
-struct State {
-    capturing: AtomicBool,
-    /// The kernel queued last, to be named when an error shows up later.
-    last: Mutex<&'static str>,
-}
-
-impl State {
-    fn capturing(&self) -> bool {
-        self.capturing.load(Ordering::Relaxed)
-    }
-
-    fn after(&self) -> String {
-        format!("work up to `{}` (TREELINE_SYNC=1 finds the one)", lock(&self.last))
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -256,60 +239,5 @@ impl Backend for Cuda {
 
     fn event(&self) -> Result<Box<dyn RawEvent>> {
         Ok(Box::new(CudaEvent { event: self.stream.event()?, state: self.state.clone() }))
-    }
-}
-
-#[derive(Debug)]
-struct CudaKernel(Function);
-
-impl RawKernel for CudaKernel {
-    fn any(&self) -> &dyn Any {
-        self
-    }
-}
-
-#[derive(Debug)]
-struct CudaGraph {
-    graph: GraphExec,
-    state: Arc<State>,
-}
-
-impl RawGraph for CudaGraph {
-    fn launch(&self) -> Result<()> {
-        self.graph.launch()?;
-        *lock(&self.state.last) = "graph";
-        Ok(())
-    }
-
-    fn nodes(&self) -> usize {
-        self.graph.nodes()
-    }
-}
-
-#[derive(Debug)]
-struct CudaEvent {
-    event: Event,
-    state: Arc<State>,
-}
-
-impl RawEvent for CudaEvent {
-    fn record(&self) -> Result<()> {
-        self.event.record(self.state.capturing())
-    }
-
-    fn wait(&self) -> Result<()> {
-        self.event.wait(&self.state.after())
-    }
-
-    fn elapsed_ms(&self, later: &dyn RawEvent) -> Result<f32> {
-        let Some(later) = later.any().downcast_ref::<Self>() else {
-            let why = "the events belong to different devices".into();
-            return Err(CudaError::Call { call: "timing between events".into(), why });
-        };
-        self.event.elapsed_ms(&later.event)
-    }
-
-    fn any(&self) -> &dyn Any {
-        self
     }
 }
