@@ -2,31 +2,13 @@
 
 #![allow(clippy::print_stderr, reason = "a test says what it skipped and what it found")]
 
+mod check;
+
 use bytemuck::{Pod, Zeroable};
-use std::process::Command;
-use treeline_cuda::device::{Buffer, Gpu, Kernel, KernelArgs, Launch, Ptr};
-use treeline_cuda::probe::{Meter, probe};
-use treeline_cuda::testing::{Numbers, gpus, real};
+use check::{Check, THREADS, kernel};
+use treeline_cuda::device::{Buffer, Gpu, Kernel, KernelArgs, Launch};
+use treeline_cuda::testing::{Numbers, gpus};
 use treeline_cuda::{CudaError, Result};
-
-#[derive(Debug, Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Check {
-    x: Ptr,
-    y: Ptr,
-    count: u32,
-    words: u32,
-    scale: f32,
-    repeats: u32,
-}
-
-impl KernelArgs for Check {}
-
-const THREADS: u32 = 256;
-
-fn kernel(gpu: &Gpu) -> Kernel {
-    gpu.kernel("check.cu", "check", &[]).unwrap()
-}
 
 /// One launch over all of `x` with `words` floats of shared memory.
 fn check(gpu: &Gpu, kernel: &Kernel, x: &Buffer<f32>, y: &Buffer<f32>, words: u32, scale: f32) -> Result<()> {
@@ -190,23 +172,6 @@ fn a_failed_or_forbidden_recording_leaves_the_device_usable() {
 }
 
 #[test]
-fn nothing_that_waits_or_allocates_is_recorded() {
-    let Some(gpu) = real() else { return };
-    let x = gpu.zeroed::<f32>("x", 8).unwrap();
-    let inside: [&dyn Fn() -> Result<()>; 4] = [
-        &|| gpu.alloc::<f32>("more", 8).map(drop),
-        &|| gpu.read_all(&x).map(drop),
-        &|| gpu.copy_in(x.ptr(), &[1.0f32]),
-        &|| gpu.sync(),
-    ];
-    for body in inside {
-        let error = gpu.capture(body).unwrap_err().to_string();
-        assert!(error.contains("recorded"), "{error}");
-        assert!(gpu.read_all(&x).unwrap().iter().all(|v| *v == 0.0));
-    }
-}
-
-#[test]
 fn events_time_what_lies_between_them() {
     for gpu in gpus() {
         let (kernel, n) = (kernel(&gpu), THREADS as usize);
@@ -219,34 +184,6 @@ fn events_time_what_lies_between_them() {
         let ms = start.elapsed_ms(&end).unwrap();
         assert!((0.0..10_000.0).contains(&ms), "{ms} ms");
         assert!(start.elapsed_ms(&gpu.event().unwrap()).is_err(), "an event that was never recorded has a time");
-    }
-}
-
-#[test]
-fn phases_inside_a_graph_are_timed() {
-    let Some(gpu) = real() else { return };
-    let (kernel, n) = (kernel(&gpu), THREADS as usize);
-    let (x, y) = (gpu.zeroed::<f32>("x", n).unwrap(), gpu.zeroed::<f32>("y", n).unwrap());
-    let marks: Vec<_> = (0..3).map(|_| gpu.event().unwrap()).collect();
-    let run = |repeats| {
-        let args = Check { x: x.ptr(), y: y.ptr(), count: n as u32, words: 256, scale: 1.0, repeats };
-        gpu.launch(&kernel, Launch { grid: [1, 1, 1], block: THREADS, shared: 1024 }, &args)
-    };
-    let graph = gpu
-        .capture(|| {
-            marks[0].record()?;
-            run(1)?;
-            marks[1].record()?;
-            run(2_000_000)?;
-            marks[2].record()
-        })
-        .unwrap();
-    for _ in 0..2 {
-        graph.launch().unwrap();
-        gpu.sync().unwrap();
-        let (short, long) = (marks[0].elapsed_ms(&marks[1]).unwrap(), marks[1].elapsed_ms(&marks[2]).unwrap());
-        assert!(long > 10.0 * short, "{short} ms, then {long} ms");
-        eprintln!("phases inside a graph: {short} ms, {long} ms");
     }
 }
 
@@ -268,59 +205,4 @@ fn another_thread_may_go_on_with_the_device() {
         // Its buffers keep a device alive.
         drop(y);
     }
-}
-
-#[test]
-fn out_of_memory_says_what_is_free_and_what_to_lower() {
-    let Some(gpu) = real() else { return };
-    let free = gpu.free_bytes().unwrap();
-    let error = gpu.alloc::<u8>("the cache of layer 7", free + (1 << 30)).unwrap_err();
-    assert!(matches!(error, CudaError::Memory { .. }), "{error:?}");
-    let text = error.to_string();
-    let parts = ["the cache of layer 7", &format!("{} MiB", (free + (1 << 30)) >> 20), "are free", "lower"];
-    assert!(parts.iter().all(|p| text.contains(p)), "{text}");
-    eprintln!("{text}");
-    // Memory comes back when a buffer is dropped.
-    for _ in 0..4 {
-        drop(gpu.alloc::<u8>("half of it", free / 2 + free / 8).unwrap());
-    }
-}
-
-/// A fault of a kernel ends the context of its process, so the test runs itself a second time.
-#[test]
-fn a_fault_of_a_kernel_is_named() {
-    let inner = std::env::var_os("TREELINE_FAULT").is_some();
-    let Some(gpu) = real() else { return };
-    if !inner {
-        for patient in ["0", "1"] {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "a_fault_of_a_kernel_is_named", "--nocapture"]);
-            let output = command.env("TREELINE_FAULT", "1").env("TREELINE_SYNC", patient).output().unwrap();
-            let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            let line = text.lines().find(|l| l.starts_with("fault: ")).unwrap_or_else(|| panic!("{text}"));
-            assert!(line.contains("`check`") && line.contains("CUDA_ERROR_"), "{line}");
-            assert!(output.status.success(), "{text}");
-            eprintln!("{line}");
-        }
-        return;
-    }
-    let kernel = kernel(&gpu);
-    let bad = Check { x: Ptr(64), y: Ptr(64), count: 32, words: 256, scale: 1.0, repeats: 1 };
-    let launch = Launch { grid: [1, 1, 1], block: 32, shared: 1024 };
-    let error = gpu.launch(&kernel, launch, &bad).and_then(|()| gpu.sync()).unwrap_err();
-    eprintln!("fault: {error}");
-}
-
-#[test]
-fn power_energy_and_clocks_are_read() {
-    let Some(gpu) = real() else { return };
-    let meter = Meter::open(0).unwrap();
-    let (watts, before, clocks) = (meter.watts().unwrap(), meter.joules().unwrap(), meter.clocks_mhz().unwrap());
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    let joules = meter.joules().unwrap() - before;
-    assert!(watts > 10.0 && joules > 0.0 && clocks.0 > 0 && clocks.1 > 0, "{watts} W, {joules} J, {clocks:?} MHz");
-    eprintln!("{}: {watts} W, {joules} J in 0.3 s, {clocks:?} MHz", gpu.info().name);
-    let probe = probe();
-    assert!(probe.missing.is_empty() && probe.gpus[0].free.is_some(), "{probe:?}");
-    eprintln!("{probe:?}");
 }
