@@ -71,6 +71,7 @@ fn line(gpu: &Gpu, dense: &Dense, shape: (&str, usize, usize, usize, usize), row
         y: of(y.ptr(), outputs * batch, outputs, dtype),
         add: false,
         glu: (inner > 0).then(|| Glu { w: weights.at(i * elements + outputs * inputs), inner, z: z.ptr() }),
+        queries: None,
     };
     let library = time(gpu, copies, |i| {
         let DenseCall { x, w, y, .. } = call(i);

@@ -19,6 +19,10 @@ struct DenseArgs {
     bf16 *z;          // silu(gate) up: [rows][inner]
     float *partial;   // [tiles][splits][ROWS][64]
     u32 *arrived;     // [tiles], zero before and after
+    const float *cos; // [positions][(head - nope) / 2], with queries
+    const float *sin;
+    const u32 *position; // [rows]
+    bf16 *absorbed;      // [rows][heads][latent + head - nope]: the last part of each head is written
     u64 x_stride;
     u64 x_batch;
     u64 w_batch;
@@ -31,6 +35,10 @@ struct DenseArgs {
     u32 splits;
     u32 wide; // y is f32
     u32 add;  // y is added to
+    u32 head; // width of a query head, or 0: then y are no queries
+    u32 nope;
+    u32 latent;
+    float scale;
     u32 unused;
 };
 
@@ -169,6 +177,20 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, 256, RESIDENT) {
     for (u32 r = r0; r < p.rows; r += 4) {
         u64 at = batch * p.y_batch + r * p.y_stride + column;
         float value = sums[r * PITCH + o];
+        if (p.head) {
+            // Queries of latent attention: scaled; neighbours of a head's last part are turned, and go to their place there.
+            u32 head = column / p.head, within = column % p.head;
+            if (within >= p.nope) {
+                u32 half = (p.head - p.nope) / 2, pair = (within - p.nope) / 2;
+                u64 angle = (u64)p.position[r] * half + pair;
+                float other = sums[r * PITCH + (o ^ 1)], cos = p.cos[angle], sin = p.sin[angle];
+                value = within % 2 ? value * cos + other * sin : value * cos - other * sin;
+                u64 key = p.latent + p.head - p.nope;
+                p.absorbed[(r * (u64)(p.outputs / p.head) + head) * key + p.latent + within - p.nope] = to_bf16(value * p.scale);
+                continue;
+            }
+            value *= p.scale;
+        }
         if (p.wide) {
             ((float *)p.y)[at] = value;
         } else {

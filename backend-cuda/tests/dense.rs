@@ -1,7 +1,7 @@
 //! Products with few rows against f64: all row counts' kernels, splits, batches with gaps, sums, gates; NaN stays in its row.
 
 use treeline_cuda::device::{Buffer, Dtype, Gpu, Matrix, Ptr};
-use treeline_cuda::ops::dense::{Dense, DenseCall, Glu};
+use treeline_cuda::ops::dense::{Dense, DenseCall, Glu, Queries};
 use treeline_cuda::testing::{Numbers, from_bf16, gpus, relative_error, to_bf16};
 
 /// Random numbers as bf16 holds them.
@@ -46,6 +46,7 @@ fn plain_products_match_f64() {
                         y: matrix(y.ptr(), outputs, 0, dtype),
                         add: false,
                         glu: None,
+                        queries: None,
                     };
                     assert!(Dense::serves(&call));
                     // Twice: the second launch finds what the first left in the working memory.
@@ -92,6 +93,7 @@ fn batches_and_sums_match_f64() {
                 y: matrix(dy.ptr(), heads * out_stride, out_stride, Dtype::Bf16),
                 add,
                 glu: None,
+                queries: None,
             };
             dense.run_split(&gpu, &call, splits).unwrap();
             let got = from_bf16(&gpu.read_all(&dy).unwrap());
@@ -138,6 +140,7 @@ fn gates_match_f64_and_nan_stays_in_its_row() {
                 y: matrix(y.ptr(), outputs, 0, Dtype::F32),
                 add: false,
                 glu: Some(Glu { w: dg.ptr(), inner, z: z.ptr() }),
+                queries: None,
             };
             dense.run_split(&gpu, &call, splits).unwrap();
             let (y, z) = (gpu.read_all(&y).unwrap(), from_bf16(&gpu.read_all(&z).unwrap()));
@@ -157,6 +160,73 @@ fn gates_match_f64_and_nan_stays_in_its_row() {
                 let error = relative_error(z, &want);
                 assert!(error <= 4e-3, "row {r}: {error:e}");
             }
+        }
+    }
+}
+
+/// Queries of latent attention: scaled, and their last part turned and put behind the absorbed query.
+#[test]
+fn queries_match_f64() {
+    for gpu in gpus() {
+        let dense = Dense::new(&gpu).unwrap();
+        let mut noise = Numbers(4);
+        let (rows, heads, nope, rope, latent, inputs, scale) = (11, 3, 24, 16, 40, 96, 0.3f32);
+        let outputs = heads * (nope + rope);
+        let x = random(&mut noise, rows * inputs, 1.0);
+        let w = random(&mut noise, outputs * inputs, 0.5);
+        let position: Vec<u32> = (0..rows as u32).map(|r| (r * 5) % 13).collect();
+        let angles = noise.floats(13 * rope / 2, 3.0);
+        let of = |f: fn(f32) -> f32| angles.iter().map(|a| f(*a)).collect::<Vec<f32>>();
+        let (cos, sin) = (of(f32::cos), of(f32::sin));
+        let (dx, dw) = (up(&gpu, &x), up(&gpu, &w));
+        let (dc, ds) = (gpu.upload("cos", &cos).unwrap(), gpu.upload("sin", &sin).unwrap());
+        let dp = gpu.upload("position", &position).unwrap();
+        for splits in [1, 3] {
+            let y = up(&gpu, &vec![7.0; rows * outputs]);
+            let absorbed = up(&gpu, &vec![7.0; rows * heads * (latent + rope)]);
+            let call = DenseCall {
+                rows,
+                inputs,
+                batch: 1,
+                x: matrix(dx.ptr(), inputs, 0, Dtype::Bf16),
+                w: matrix(dw.ptr(), inputs, 0, Dtype::Bf16),
+                outputs,
+                y: matrix(y.ptr(), outputs, 0, Dtype::Bf16),
+                add: false,
+                glu: None,
+                queries: Some(Queries {
+                    cos: dc.ptr(),
+                    sin: ds.ptr(),
+                    position: dp.ptr(),
+                    absorbed: absorbed.ptr(),
+                    nope,
+                    rope,
+                    latent,
+                    scale,
+                }),
+            };
+            dense.run_split(&gpu, &call, splits).unwrap();
+            let (y, absorbed) = (from_bf16(&gpu.read_all(&y).unwrap()), from_bf16(&gpu.read_all(&absorbed).unwrap()));
+            // What is not written keeps its 7.
+            let (mut want_y, mut want_absorbed) = (vec![7.0f32; y.len()], vec![7.0f32; absorbed.len()]);
+            for r in 0..rows {
+                let x = &x[r * inputs..][..inputs];
+                for h in 0..heads {
+                    let first = h * (nope + rope);
+                    let q = |i: usize| dot(x, &w, first + i) * f64::from(scale);
+                    (0..nope).for_each(|i| want_y[r * outputs + first + i] = q(i) as f32);
+                    for pair in 0..rope / 2 {
+                        let at = position[r] as usize * rope / 2 + pair;
+                        let (c, s) = (f64::from(cos[at]), f64::from(sin[at]));
+                        let (a, b) = (q(nope + 2 * pair), q(nope + 2 * pair + 1));
+                        let to = (r * heads + h) * (latent + rope) + latent + 2 * pair;
+                        want_absorbed[to] = (a * c - b * s) as f32;
+                        want_absorbed[to + 1] = (b * c + a * s) as f32;
+                    }
+                }
+            }
+            assert!(relative_error(&y, &want_y) <= 4e-3, "{splits} splits");
+            assert!(relative_error(&absorbed, &want_absorbed) <= 4e-3, "{splits} splits");
         }
     }
 }

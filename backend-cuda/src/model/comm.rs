@@ -19,7 +19,7 @@ impl Comm {
     /// The communication of a model that was loaded in these parts.
     ///
     /// # Errors
-    /// [`CudaError::Setting`] for a rank that does not exist.
+    /// [`crate::CudaError::Setting`] for a rank that does not exist.
     pub fn none(shard: Shard) -> Result<Self> {
         shard.check()?;
         Ok(if shard.ranks == 1 { Self::Single } else { Self::Apart })

@@ -2,11 +2,12 @@
 //! rotary key per token, shared by all heads (DeepSeek-V2, arXiv 2405.04434).
 
 use super::pass::Pass;
-use super::weight::{Few, Weight, per_head, product as run};
+use super::weight::{Few, Fused, Weight, per_head, product as run};
 use super::work::Widths;
 use super::{LoadOptions, Part};
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
 use crate::error::Result;
+use crate::ops::dense::Queries;
 use crate::ops::mla_attend::{MlaAttend, MlaCall};
 use crate::ops::mla_prep::{MlaLatentCall, MlaPrep, MlaQueryCall, MlaShape};
 use crate::ops::rope::RopeTable;
@@ -118,12 +119,17 @@ impl MlaLayer {
             ops.prep.latent(gpu, rows as u32, &ops.rope, &call)
         })?;
         let from = if self.q_norm.is_some() { w.low } else { h };
-        pass.step(Part::QueryUp, |gpu| self.query.apply(gpu, rows, from, w.q))?;
-        pass.step(Part::QueryPrepare, |gpu| {
-            let (position, seq) = (at.position, at.seq);
-            let call = MlaQueryCall { q: w.q, absorbed: w.absorbed, scale: ops.scale, position, seq };
-            ops.prep.query(gpu, rows as u32, &ops.rope, &call)
-        })?;
+        match self.fused_queries(rows, ops, from, w, at.position) {
+            Some(fused) => pass.step(Part::QueryUp, |gpu| fused.run(gpu))?,
+            None => {
+                pass.step(Part::QueryUp, |gpu| self.query.apply(gpu, rows, from, w.q))?;
+                pass.step(Part::QueryPrepare, |gpu| {
+                    let (position, seq) = (at.position, at.seq);
+                    let call = MlaQueryCall { q: w.q, absorbed: w.absorbed, scale: ops.scale, position, seq };
+                    ops.prep.query(gpu, rows as u32, &ops.rope, &call)
+                })?;
+            }
+        }
         let product = |outputs: usize, inputs: usize, x: Matrix, weight: &Buffer<u8>, y: Matrix| Gemm {
             rows,
             outputs,
@@ -146,5 +152,21 @@ impl MlaLayer {
             run(gpu, &self.few, &product(ops.v, ops.kv_lora, x, &self.expand, y))
         })?;
         pass.step(Part::Out, |gpu| self.out.apply(gpu, rows, w.values, y))
+    }
+
+    /// The queries in one launch, where there is a kernel for it.
+    fn fused_queries(&self, rows: usize, ops: &MlaOps, x: Ptr, w: MlaPtrs<'_>, position: Ptr) -> Option<Fused<'_>> {
+        let queries = Queries {
+            cos: ops.rope.cos(),
+            sin: ops.rope.sin(),
+            position,
+            absorbed: w.absorbed,
+            nope: ops.nope,
+            rope: ops.rotated,
+            latent: ops.kv_lora,
+            scale: ops.scale,
+        };
+        // Neighbours are in one block's hands, halves of a head may not be.
+        if ops.rope.interleaved() { self.query.queries(rows, x, w.q, queries) } else { None }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
 use crate::error::Result;
-use crate::ops::dense::{Dense, DenseCall, Glu};
+use crate::ops::dense::{Dense, DenseCall, Glu, Queries};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -75,8 +75,30 @@ impl Weight {
             y: also.map_or(none, |(w, y)| Matrix::new(y, w.out, Dtype::F32)),
             add: false,
             glu: Some(Glu { w: self.ptr(), inner: self.out / 2, z }),
+            queries: None,
         };
         let few = self.few.as_ref().filter(|_| Dense::serves(&call) && self.out <= MANY_OUTPUTS)?;
+        Some(Fused { few, call })
+    }
+}
+
+impl Weight {
+    /// Queries of latent attention, scaled, turned and put in place in one launch. None: as for [`Weight::glu`].
+    pub fn queries(&self, rows: usize, x: Ptr, y: Ptr, queries: Queries) -> Option<Fused<'_>> {
+        let call = DenseCall {
+            rows,
+            inputs: self.inp,
+            batch: 1,
+            x: Matrix::new(x, self.inp, self.dtype),
+            w: Matrix::new(self.ptr(), self.inp, self.dtype),
+            outputs: self.out,
+            y: Matrix::new(y, self.out, self.dtype),
+            add: false,
+            glu: None,
+            queries: Some(queries),
+        };
+        let even = queries.nope.is_multiple_of(2) && queries.rope.is_multiple_of(2);
+        let few = self.few.as_ref().filter(|_| Dense::serves(&call) && even && self.out <= MANY_OUTPUTS)?;
         Some(Fused { few, call })
     }
 }
@@ -96,7 +118,7 @@ impl Fused<'_> {
 /// A product by the own kernels where they serve it, else by the library.
 pub(super) fn product(gpu: &Gpu, few: &Few, gemm: &Gemm) -> Result<()> {
     let Gemm { rows, outputs, inputs, batch, x, w, y, add } = *gemm;
-    let call = DenseCall { rows, inputs, batch, x, w, outputs, y, add, glu: None };
+    let call = DenseCall { rows, inputs, batch, x, w, outputs, y, add, glu: None, queries: None };
     match few {
         Some(few) if Dense::serves(&call) && !(add && y.dtype == Dtype::F32) => few.run(gpu, &call),
         _ => gpu.gemm(gemm),

@@ -44,6 +44,30 @@ pub struct DenseCall {
     pub add: bool,
     /// A SwiGLU of the same rows (batch 1).
     pub glu: Option<Glu>,
+    /// y are the queries of latent attention (batch 1, bf16).
+    pub queries: Option<Queries>,
+}
+
+/// What becomes of queries \[rows, heads, nope + rope\] of latent attention: all are scaled; the last `rope` of each head are
+/// turned, neighbours together, and do not go to y but behind the head's absorbed query.
+#[derive(Debug, Clone, Copy)]
+pub struct Queries {
+    /// Cosines, f32 \[positions, rope / 2\].
+    pub cos: Ptr,
+    /// Sines.
+    pub sin: Ptr,
+    /// Absolute positions, u32 \[rows\].
+    pub position: Ptr,
+    /// bf16 \[rows, heads, latent + rope\].
+    pub absorbed: Ptr,
+    /// Dimensions without position; even, as is `rope`.
+    pub nope: usize,
+    /// Dimensions with position.
+    pub rope: usize,
+    /// Width of the latent.
+    pub latent: usize,
+    /// Factor of the queries.
+    pub scale: f32,
 }
 
 /// z = silu(gate · x) · (up · x).
@@ -67,6 +91,10 @@ struct DenseArgs {
     z: Ptr,
     partial: Ptr,
     arrived: Ptr,
+    cos: Ptr,
+    sin: Ptr,
+    position: Ptr,
+    absorbed: Ptr,
     x_stride: u64,
     x_batch: u64,
     w_batch: u64,
@@ -79,6 +107,10 @@ struct DenseArgs {
     splits: u32,
     wide: u32,
     add: u32,
+    head: u32,
+    nope: u32,
+    latent: u32,
+    scale: f32,
     unused: u32,
 }
 
@@ -158,6 +190,10 @@ impl Dense {
             z: call.glu.map_or(Ptr::NULL, |g| g.z),
             partial: self.partial.ptr(),
             arrived: self.arrived.ptr(),
+            cos: call.queries.map_or(Ptr::NULL, |q| q.cos),
+            sin: call.queries.map_or(Ptr::NULL, |q| q.sin),
+            position: call.queries.map_or(Ptr::NULL, |q| q.position),
+            absorbed: call.queries.map_or(Ptr::NULL, |q| q.absorbed),
             x_stride: call.x.stride as u64,
             x_batch: call.x.batch_stride as u64,
             w_batch: call.w.batch_stride as u64,
@@ -170,6 +206,10 @@ impl Dense {
             splits: splits as u32,
             wide: u32::from(call.y.dtype == Dtype::F32),
             add: u32::from(call.add),
+            head: call.queries.map_or(0, |q| (q.nope + q.rope) as u32),
+            nope: call.queries.map_or(0, |q| q.nope as u32),
+            latent: call.queries.map_or(0, |q| q.latent as u32),
+            scale: call.queries.map_or(1.0, |q| q.scale),
             unused: 0,
         };
         let shared = (4 * rows * 8 * (OUTPUTS + 4) * 4) as u32;
