@@ -2,14 +2,14 @@
 
 use super::Usage;
 use super::out::Out;
-use crate::config::{Backend, Overrides};
+use crate::config::Overrides;
 use std::path::{Component, Path};
 use treeline_policies::Registry;
 
 /// Measures and prints the curve. The models, context and backend are the experiment's; its own [cost] is not needed.
 pub(super) fn run(file: &Path, quiet: bool, registry: &Registry, out: &Out) -> anyhow::Result<()> {
     let experiment = super::load(file, registry, &Overrides { without_cost: true, ..Overrides::default() })?;
-    if !matches!(experiment.backend, Backend::Cpu(_)) {
+    if experiment.backend.live().is_none() {
         return Err(Usage(format!("{} replays a trace: only real models can be timed", file.display())).into());
     }
     let curve = crate::run::calibrate(&experiment, quiet)?;

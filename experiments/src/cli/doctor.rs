@@ -57,9 +57,14 @@ fn look() -> Findings {
         },
     };
     let sim = Verdict { what: "backend sim", can_run: true, why: "replays traces; needs nothing".to_owned() };
-    let mut missing = vec!["this build has no CUDA engine".to_owned()];
-    missing.extend(gpu.missing.iter().cloned());
-    let cuda = Verdict { what: "backend cuda", can_run: false, why: missing.join("; ") };
+    let cuda = Verdict {
+        what: "backend cuda",
+        can_run: gpu.missing.is_empty(),
+        why: match gpu.missing.as_slice() {
+            [] => "real models on a GPU, in bf16 or f32".to_owned(),
+            missing => missing.join("; "),
+        },
+    };
     Findings { machine, models, gpu, verdicts: vec![cpu, sim, cuda] }
 }
 

@@ -73,7 +73,7 @@ fn command(mut args: impl Iterator<Item = String>) -> String {
 
 /// The router of a live target.
 pub(super) fn experts(backend: &Backend) -> anyhow::Result<Option<report::RoutedExperts>> {
-    let Backend::Cpu(live) = backend else { return Ok(None) };
+    let Some(live) = backend.live() else { return Ok(None) };
     let config = TargetConfig::from_dir(&live.target.path)?;
     let moe = config.layers.iter().find_map(|layer| match &layer.ffn {
         Ffn::Moe(moe) => Some(moe),

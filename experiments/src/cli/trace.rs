@@ -2,7 +2,7 @@
 
 use super::Usage;
 use super::out::Out;
-use crate::config::{Backend, LawKind, Overrides};
+use crate::config::{LawKind, Overrides};
 use crate::run::{RecordOptions, record_trace};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(super) struct RecordArgs {
 pub(super) fn record(args: &RecordArgs, registry: &Registry, out: &Out) -> anyhow::Result<()> {
     let experiment = super::load(&args.file, registry, &Overrides { without_cost: true, ..Overrides::default() })?;
     let usage = |why: String| Err(Usage(format!("{}: {why}", args.file.display())).into());
-    let Backend::Cpu(live) = &experiment.backend else {
+    let Some(live) = experiment.backend.live() else {
         return usage("it replays a trace: only real models can be recorded".into());
     };
     if !matches!(live.sampling.law, LawKind::Greedy | LawKind::SampleMatch) {

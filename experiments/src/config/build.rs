@@ -1,8 +1,9 @@
 //! From the file as written to an experiment: what belongs together is joined, what nobody reads is refused.
 
+use super::cuda;
 use super::diagnostic::{ConfigError, Doc, list};
 use super::file::{self, BackendKind, File};
-use super::live::{laws_fit, live};
+use super::live::{PREFILL_CHUNK, laws_fit, live};
 use super::location::{Location, relative, tidy};
 use super::policy;
 use super::types::{Backend, Cost, Experiment, Record, Replay};
@@ -25,10 +26,11 @@ const USUAL_WIDTH: u32 = 64;
 const REQUIRED: [&str; 6] = ["name", "seed", "record", "backend", "workload", "policy"];
 
 /// Sections that a replay does not read.
-const LIVE_ONLY: [&str; 8] = [
+const LIVE_ONLY: [&str; 9] = [
     "target",
     "drafter",
     "sampling",
+    "cuda",
     "backend.context",
     "workload.max_new",
     "workload.ignore_eos",
@@ -54,7 +56,7 @@ pub(crate) fn experiment(
     };
 
     let named = file.backend.kind;
-    let kind = chosen(doc, named, overrides)?;
+    let kind = chosen(named, overrides);
     if kind != BackendKind::Sim && overrides.trace.is_some() {
         let message = "`--trace` names a trace, which only backend `sim` reads";
         return Err(doc.error(doc.value("backend.kind"), message, Some("add `--backend sim`".to_owned())));
@@ -63,7 +65,7 @@ pub(crate) fn experiment(
         let name = path.rsplit('.').next().unwrap_or(path);
         Err(doc.error(doc.key(path), format!("`{name}` is not read here"), Some(why.to_owned())))
     };
-    if named == BackendKind::Cpu && file.backend.trace.is_some() {
+    if named != BackendKind::Sim && file.backend.trace.is_some() {
         return unread("backend.trace", "only backend `sim` reads it; `--backend sim --trace FILE` replays this file");
     }
     if named == BackendKind::Sim {
@@ -71,18 +73,26 @@ pub(crate) fn experiment(
             return unread(path, "backend `sim` takes it from the trace");
         }
         if file.backend.prefill_chunk.is_some() {
-            return unread("backend.prefill_chunk", "only backend `cpu` reads it");
+            return unread("backend.prefill_chunk", "only backends `cpu` and `cuda` read it");
         }
     }
-    // A file that names the other backend is checked in full, whatever the command line makes of it.
-    let live =
-        (named == BackendKind::Cpu || kind == BackendKind::Cpu).then(|| live(doc, &file, &folder)).transpose()?;
-    let backend = match (kind, live) {
-        (BackendKind::Sim, _) => Backend::Sim(Replay { trace: trace(doc, &file, &folder, overrides)? }),
-        (_, Some(live)) => Backend::Cpu(live),
-        // `chosen` refuses cuda and `live` is there for cpu.
-        (_, None) => return Err(doc.error(doc.value("backend.kind"), "this backend cannot run", None)),
+    let build = |kind| {
+        Ok(match kind {
+            BackendKind::Sim => Backend::Sim(Replay { trace: trace(doc, &file, &folder, overrides)? }),
+            BackendKind::Cpu => Backend::Cpu(live(doc, &file, &folder, "cpu", PREFILL_CHUNK)?),
+            BackendKind::Cuda => {
+                let live = live(doc, &file, &folder, "cuda", cuda::PREFILL_CHUNK)?;
+                cuda::fits(doc, &live, &policies)?;
+                Backend::Cuda(live, cuda::cuda(doc, &file)?)
+            }
+        })
     };
+    // A file that names another backend is checked in full, whatever the command line makes of it; a replay's trace may be
+    // what the command line brings.
+    if named != kind && named != BackendKind::Sim {
+        build(named)?;
+    }
+    let backend = build(kind)?;
 
     let concurrency: Vec<u32> = file.workload.concurrency.0.iter().map(|c| c.u32()).collect();
     let needs = policy::trial(doc, &policies, registry, &limits(&backend, &concurrency))?;
@@ -96,7 +106,7 @@ pub(crate) fn experiment(
         }
         _ => {}
     }
-    if let Backend::Cpu(live) = &backend {
+    if let Some(live) = backend.live() {
         laws_fit(doc, &policies, &needs, live)?;
     }
     Ok(Experiment {
@@ -126,30 +136,22 @@ fn incomplete(doc: &Doc<'_>, e: &toml::de::Error) -> Option<ConfigError> {
 
 /// Limits to try policies under before a checkpoint is opened: where only the checkpoint knows, what is usual.
 fn limits(backend: &Backend, concurrency: &[u32]) -> Limits {
-    let (depth, width) = match backend {
-        Backend::Cpu(live) => (live.drafter.depth(), live.drafter.width()),
-        Backend::Sim(_) => (None, USUAL_WIDTH),
+    let (depth, width) = match backend.live() {
+        Some(live) => (live.drafter.depth(), live.drafter.width()),
+        None => (None, USUAL_WIDTH),
     };
     let concurrency = concurrency.iter().copied().max().unwrap_or(1);
     Limits { budget: 1, depth: depth.unwrap_or(USUAL_DEPTH), width, concurrency }
 }
 
 /// The backend that runs: the file's, unless the command line names another.
-fn chosen(doc: &Doc<'_>, named: BackendKind, overrides: &Overrides) -> Result<BackendKind, ConfigError> {
-    let kind = match overrides.backend.as_deref() {
+fn chosen(named: BackendKind, overrides: &Overrides) -> BackendKind {
+    match overrides.backend.as_deref() {
         None => named,
         Some("cpu") => BackendKind::Cpu,
         Some("sim") => BackendKind::Sim,
         Some(_) => BackendKind::Cuda,
-    };
-    if kind == BackendKind::Cuda {
-        if overrides.backend.is_some() {
-            return Err(ConfigError::NoCuda);
-        }
-        let hint = "use `cpu`; `treeline doctor` says what this machine can run".to_owned();
-        return Err(doc.error(doc.value("backend.kind"), "this build has no CUDA engine", Some(hint)));
     }
-    Ok(kind)
 }
 
 fn trace(doc: &Doc<'_>, file: &File, folder: &Path, overrides: &Overrides) -> Result<Location, ConfigError> {
@@ -202,7 +204,7 @@ pub(crate) fn check_files(doc: &Doc<'_>, e: &Experiment, overrides: &Overrides) 
                 return missing("backend.trace".to_owned(), "trace", &replay.trace.path);
             }
         }
-        Backend::Cpu(live) => {
+        Backend::Cpu(live) | Backend::Cuda(live, _) => {
             if !live.target.path.is_dir() {
                 return missing("target.checkpoint".to_owned(), "checkpoint folder", &live.target.path);
             }

@@ -19,9 +19,6 @@ pub enum ConfigError {
         /// What the system said.
         why: String,
     },
-    /// The command line asks for the CUDA engine.
-    #[error("this build has no CUDA engine: use --backend cpu (`treeline doctor` says what this machine can run)")]
-    NoCuda,
     /// Something in it is wrong.
     #[error("{0}")]
     At(Box<Diagnostic>),

@@ -36,15 +36,17 @@ pub(crate) struct File {
     pub baseline: Option<bool>,
     /// Folder that relative paths start from, itself relative to this file; the file's own folder unless given.
     pub folder: Option<PathText>,
-    /// The model that is sped up; backend cpu.
+    /// The model that is sped up; backends cpu and cuda.
     pub target: Option<Target>,
-    /// Who drafts; backend cpu.
+    /// Who drafts; backends cpu and cuda.
     pub drafter: Option<Drafter>,
     /// What runs the rounds.
     pub backend: Backend,
+    /// The CUDA engine; backend cuda, also where the command line names it.
+    pub cuda: Option<Cuda>,
     /// What is decoded.
     pub workload: Workload,
-    /// How tokens are chosen; backend cpu.
+    /// How tokens are chosen; backends cpu and cuda.
     pub sampling: Option<Sampling>,
     /// What a step costs; read by policies that ask for it.
     pub cost: Option<Cost>,
@@ -101,14 +103,38 @@ pub(crate) enum BackendKind {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Backend {
-    /// cpu runs real models, sim replays a trace, cuda needs a build with the CUDA engine.
+    /// cpu and cuda run real models, on the processor or on an NVIDIA GPU; sim replays a trace.
     pub kind: BackendKind,
-    /// Positions per request, prompt included; backend cpu.
+    /// Positions per request, prompt included; backends cpu and cuda.
     pub context: Option<Positions>,
-    /// Prompt tokens per forward of the prefill; backend cpu.
+    /// Prompt tokens per forward of the prefill; backends cpu (64 unless given) and cuda (256, which is its most).
     pub prefill_chunk: Option<Int<1, 65_536>>,
     /// The trace that is replayed; backend sim.
     pub trace: Option<PathText>,
+}
+
+/// Types of activations and dense weights.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(crate) enum Dtype {
+    Bf16,
+    F32,
+}
+
+/// The CUDA engine.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Cuda {
+    /// Number of the GPU, as the driver counts; 0 unless given.
+    pub gpu: Option<Int<0, 1023>>,
+    /// Type of activations and dense weights: bf16 as checkpoints store them, f32 as backend cpu computes.
+    pub dtype: Dtype,
+    /// Whether passes run from captured graphs; true unless given.
+    pub graphs: Option<bool>,
+    /// Whether the kernels run on the host, thread by thread, for tests without a GPU; false unless given.
+    pub emulated: Option<bool>,
 }
 
 /// How a prompt is wrapped.
@@ -126,15 +152,15 @@ pub(crate) enum ChatMode {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Workload {
-    /// The most tokens of a response, at least 2: the first comes from the prefill, without a round; backend cpu.
+    /// The most tokens of a response, at least 2: the first comes from the prefill, without a round; backends cpu and cuda.
     pub max_new: Option<Int<2, 1_048_576>>,
-    /// Whether responses run to `max_new` whatever the model says; backend cpu.
+    /// Whether responses run to `max_new` whatever the model says; backends cpu and cuda.
     pub ignore_eos: Option<bool>,
-    /// How prompts are wrapped by the checkpoint's chat template; backend cpu.
+    /// How prompts are wrapped by the checkpoint's chat template; backends cpu and cuda.
     pub chat: Option<ChatMode>,
     /// Requests that decode together; one set of cells for each number.
     pub concurrency: List<Int<1, 1024>>,
-    /// Prompt files; backend cpu.
+    /// Prompt files; backends cpu and cuda.
     pub prompts: Option<List<Prompts>>,
 }
 

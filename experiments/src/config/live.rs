@@ -7,8 +7,8 @@ use super::types::{Chat, Drafter, LawKind, Live, PolicySpec, PromptFile, Samplin
 use std::path::Path;
 use treeline_core::{Draw, Needs};
 
-/// Prompt tokens per forward unless the file says otherwise.
-const PREFILL_CHUNK: u32 = 64;
+/// Prompt tokens per forward of backend cpu unless the file says otherwise.
+pub(crate) const PREFILL_CHUNK: u32 = 64;
 
 /// Refuses a law of drawn candidates beside a policy or drafter that only ranks them.
 pub(crate) fn laws_fit(
@@ -37,10 +37,10 @@ pub(crate) fn laws_fit(
     Ok(())
 }
 
-/// Joins the sections of a live run.
-pub(crate) fn live(doc: &Doc<'_>, file: &File, folder: &Path) -> Result<Live, ConfigError> {
+/// Joins the sections of a run of real models on `backend`.
+pub(crate) fn live(doc: &Doc<'_>, file: &File, folder: &Path, backend: &str, chunk: u32) -> Result<Live, ConfigError> {
     let missing = |section: &str, key: &str| {
-        let message = format!("missing key `{key}`, which backend `cpu` needs");
+        let message = format!("missing key `{key}`, which backend `{backend}` needs");
         let hint = match key {
             "chat" => Some("`off` continues each text as it is; `plain` and `thinking` wrap it in the chat template"),
             "prompts" => Some("[[workload.prompts]] with `file`: JSON lines of id, domain and text"),
@@ -75,7 +75,7 @@ pub(crate) fn live(doc: &Doc<'_>, file: &File, folder: &Path) -> Result<Live, Co
         target: Location::new(&target.checkpoint.0, folder),
         drafter: drafter_of(doc, drafter, folder)?,
         context,
-        prefill_chunk: file.backend.prefill_chunk.map_or(PREFILL_CHUNK, |c| c.u32()),
+        prefill_chunk: file.backend.prefill_chunk.map_or(chunk, |c| c.u32()),
         workload: Workload {
             max_new,
             ignore_eos,

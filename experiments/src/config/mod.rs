@@ -5,6 +5,7 @@
 //! backend, law or policy of the file reads are refused there. [`resolved_toml`] writes an experiment back.
 
 mod build;
+mod cuda;
 pub mod diagnostic;
 mod file;
 mod live;
@@ -22,7 +23,8 @@ pub use location::{Location, relative};
 pub use resolve::resolved_toml;
 pub use schema::{schema, schema_text};
 pub use types::{
-    Backend, Chat, Cost, Drafter, Experiment, LawKind, Live, PolicySpec, PromptFile, Record, Replay, Sampling, Workload,
+    Backend, Chat, Cost, Cuda, Drafter, Experiment, LawKind, Live, PolicySpec, Precision, PromptFile, Record, Replay,
+    Sampling, Workload,
 };
 
 use std::path::{Path, PathBuf};

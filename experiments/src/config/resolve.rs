@@ -23,7 +23,15 @@ pub fn resolved_toml(e: &Experiment, at: &Path) -> String {
     pair(&mut out, "baseline", &e.baseline.to_string());
     pair(&mut out, "folder", &quote(&relative(at, &e.folder).to_string_lossy()));
     match &e.backend {
-        Backend::Cpu(live) => cpu(&mut out, e, live),
+        Backend::Cpu(live) => models(&mut out, e, live),
+        Backend::Cuda(live, cuda) => {
+            models(&mut out, e, live);
+            section(&mut out, "[cuda]");
+            pair(&mut out, "gpu", &cuda.gpu.to_string());
+            pair(&mut out, "dtype", &quote(cuda.dtype.name()));
+            pair(&mut out, "graphs", &cuda.graphs.to_string());
+            pair(&mut out, "emulated", &cuda.emulated.to_string());
+        }
         Backend::Sim(replay) => {
             section(&mut out, "[backend]");
             pair(&mut out, "kind", &quote("sim"));
@@ -52,7 +60,7 @@ pub fn resolved_toml(e: &Experiment, at: &Path) -> String {
     out
 }
 
-fn cpu(out: &mut String, e: &Experiment, live: &Live) {
+fn models(out: &mut String, e: &Experiment, live: &Live) {
     section(out, "[target]");
     pair(out, "checkpoint", &quote(&live.target.written));
     section(out, "[drafter]");
@@ -68,7 +76,7 @@ fn cpu(out: &mut String, e: &Experiment, live: &Live) {
         pair(out, "order", &order.to_string());
     }
     section(out, "[backend]");
-    pair(out, "kind", &quote("cpu"));
+    pair(out, "kind", &quote(e.backend.kind()));
     pair(out, "context", &live.context.to_string());
     pair(out, "prefill_chunk", &live.prefill_chunk.to_string());
     section(out, "[workload]");

@@ -32,10 +32,7 @@ impl Experiment {
     /// Temperatures of a live run; empty for a replay, whose trace says.
     #[must_use]
     pub fn temperatures(&self) -> &[f64] {
-        match &self.backend {
-            Backend::Cpu(live) => &live.sampling.temperature,
-            Backend::Sim(_) => &[],
-        }
+        self.backend.live().map_or(&[], |live| &live.sampling.temperature)
     }
 }
 
@@ -55,6 +52,8 @@ pub enum Record {
 pub enum Backend {
     /// Real models on the CPU.
     Cpu(Live),
+    /// Real models on an NVIDIA GPU.
+    Cuda(Live, Cuda),
     /// Replay of a trace.
     Sim(Replay),
 }
@@ -65,7 +64,50 @@ impl Backend {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Cpu(_) => "cpu",
+            Self::Cuda(..) => "cuda",
             Self::Sim(_) => "sim",
+        }
+    }
+
+    /// Models, workload and sampling, where models run.
+    #[must_use]
+    pub fn live(&self) -> Option<&Live> {
+        match self {
+            Self::Cpu(live) | Self::Cuda(live, _) => Some(live),
+            Self::Sim(_) => None,
+        }
+    }
+}
+
+/// What only the CUDA engine reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cuda {
+    /// Number of the GPU, as the driver counts.
+    pub gpu: u32,
+    /// Type of activations and of the weights of dense products.
+    pub dtype: Precision,
+    /// Whether passes run from captured graphs.
+    pub graphs: bool,
+    /// Whether the kernels run on the host instead, thread by thread: results without a GPU, and no meaningful time.
+    pub emulated: bool,
+}
+
+/// Type of activations and dense weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// As checkpoints store them.
+    Bf16,
+    /// As the CPU engine computes.
+    F32,
+}
+
+impl Precision {
+    /// The word used in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
         }
     }
 }

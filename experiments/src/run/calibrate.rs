@@ -1,6 +1,7 @@
 //! What a step costs on this machine: the points of a cost curve, measured on real trees.
 
 use super::cpu::CpuSource;
+use super::cuda::CudaSource;
 use super::source::{Capped, Source};
 use crate::config::{Backend, Experiment};
 use anyhow::Context as _;
@@ -26,12 +27,18 @@ const REQUESTS: usize = 4;
 /// # Errors
 /// An experiment without models, models or prompts that cannot be read, or times that are no curve.
 pub fn calibrate(experiment: &Experiment, quiet: bool) -> anyhow::Result<CostCurve> {
-    let Backend::Cpu(live) = &experiment.backend else {
+    let Some(live) = experiment.backend.live() else {
         anyhow::bail!("this experiment replays a trace: a replay has no clock");
     };
-    let source = CpuSource::load(experiment, live).map_err(super::refused)?;
     let temperature = live.sampling.temperature.first().copied().context("the experiment has no temperature")?;
-    let points = measure(&source, temperature, quiet)?;
+    let points = match &experiment.backend {
+        Backend::Cuda(live, cuda) => {
+            let most = ROWS[ROWS.len() - 1] - 1;
+            let source = CudaSource::load(experiment, live, cuda, most).map_err(super::refused)?;
+            measure(&source, temperature, quiet)?
+        }
+        _ => measure(&CpuSource::load(experiment, live).map_err(super::refused)?, temperature, quiet)?,
+    };
     anyhow::ensure!(
         points.len() >= 2,
         "too few steps could be timed: the first {REQUESTS} prompts leave no room for {ROUNDS} rounds in {} positions: raise `context`",

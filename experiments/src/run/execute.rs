@@ -51,7 +51,7 @@ pub(super) fn execute<S: Source>(
         source,
         experiment,
         registry,
-        side_by_side: left.min(rayon::current_num_threads()),
+        side_by_side: if source.one_at_a_time() { 1 } else { left.min(rayon::current_num_threads()) },
         playback: options.replay_observations.as_deref(),
     };
     if options.resume {
@@ -84,7 +84,10 @@ pub(super) fn execute<S: Source>(
         Done { result, kept: false, wall_s: Some(started.elapsed().as_secs_f64()) }
     };
     let jobs: Vec<_> = cells.iter().zip(kept).zip(work).collect();
-    let done: Vec<Done> = jobs.into_par_iter().with_max_len(1).map(|(job, work)| run_one(job, work)).collect();
+    let done: Vec<Done> = match source.one_at_a_time() {
+        true => jobs.into_iter().map(|(job, work)| run_one(job, work)).collect(),
+        false => jobs.into_par_iter().with_max_len(1).map(|(job, work)| run_one(job, work)).collect(),
+    };
     progress.finish();
 
     let walls: Vec<(String, bool, Option<f64>)> =

@@ -1,18 +1,21 @@
 //! Runs an experiment: cells, their figures, and the folder that they are left in.
 //!
 //! A *cell* is one policy at one budget, temperature and concurrency; plain decoding is one more per temperature and
-//! concurrency, the baseline of `speedup`. Cells run side by side over shared weights, each with an engine of its own. What
-//! a cell measured is on disk before the next one starts, so a run that is killed goes on where it stopped.
+//! concurrency, the baseline of `speedup`. Cells run side by side over shared weights, each with an engine of its own; on a
+//! GPU one after another. What a cell measured is on disk before the next one starts, so a run that is killed goes on where
+//! it stopped.
 
 mod calibrate;
 mod cell;
 mod cpu;
+mod cuda;
 mod execute;
 mod figures;
 mod files;
 mod gauge;
 mod machine;
 mod manifest;
+mod models;
 mod observations;
 mod plan;
 mod progress;
@@ -82,6 +85,10 @@ pub fn run(experiment: &Experiment, registry: &Registry, options: &Options) -> a
     match &experiment.backend {
         Backend::Cpu(live) => {
             let source = cpu::CpuSource::load(experiment, live).map_err(refused)?;
+            execute::execute(&source, experiment, registry, options)
+        }
+        Backend::Cuda(live, device) => {
+            let source = cuda::CudaSource::load(experiment, live, device, 0).map_err(refused)?;
             execute::execute(&source, experiment, registry, options)
         }
         Backend::Sim(replay) => {

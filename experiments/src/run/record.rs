@@ -1,6 +1,7 @@
 //! `trace record`: plain decoding with the drafter asked at every position.
 
 use super::cpu::CpuSource;
+use super::cuda::CudaSource;
 use super::progress::Progress;
 use super::source::{Capped, Source};
 use super::{files, refused};
@@ -37,7 +38,7 @@ pub struct RecordOptions {
 /// An experiment that itself replays, an unnamed choice between temperatures, models or prompts that cannot be read, a law
 /// that leaves no trajectory, an output that is no trace's, the file system.
 pub fn record_trace(experiment: &Experiment, options: &RecordOptions) -> anyhow::Result<Info> {
-    let Backend::Cpu(live) = &experiment.backend else {
+    let Some(live) = experiment.backend.live() else {
         anyhow::bail!("this experiment replays a trace: record with the backend that runs the models");
     };
     let temperature = match (options.temperature, live.sampling.temperature.as_slice()) {
@@ -47,8 +48,16 @@ pub fn record_trace(experiment: &Experiment, options: &RecordOptions) -> anyhow:
         (None, all) => anyhow::bail!("a trace has one temperature: choose one of {all:?}"),
     };
     files::replaceable(&options.out).map_err(refused)?;
-    let source = CpuSource::load(experiment, live).map_err(refused)?;
-    let recorded = record_with(&source, temperature, &options.frontier, options.quiet)?;
+    let recorded = match &experiment.backend {
+        Backend::Cuda(live, cuda) => {
+            let source = CudaSource::load(experiment, live, cuda, 0).map_err(refused)?;
+            record_with(&source, temperature, &options.frontier, options.quiet)?
+        }
+        _ => {
+            let source = CpuSource::load(experiment, live).map_err(refused)?;
+            record_with(&source, temperature, &options.frontier, options.quiet)?
+        }
+    };
     for (request, fault) in &recorded.faults {
         // A message that cannot be shown is no reason to stop.
         let _ = writeln!(std::io::stderr(), "request {request} is left out: {fault}");
@@ -96,7 +105,10 @@ pub(super) fn record_with<S: Source>(
         cell.ended(&format!("request {}", request.id));
         Ok(recorded?)
     };
-    let parts: Vec<anyhow::Result<Recorded>> = requests.par_iter().enumerate().with_max_len(1).map(one).collect();
+    let parts: Vec<anyhow::Result<Recorded>> = match source.one_at_a_time() {
+        true => requests.iter().enumerate().map(one).collect(),
+        false => requests.par_iter().enumerate().with_max_len(1).map(one).collect(),
+    };
     progress.finish();
     let mut whole: Option<Recorded> = None;
     for part in parts {

@@ -38,6 +38,7 @@ impl SimSource {
         let facts = Facts {
             backend: "sim",
             hardware: None,
+            gpu: None,
             deployment: Some(m.source.clone()),
             acceptance: format!("replay of {name}, plain decoding with a {kind}, exact"),
             workload: name.to_owned(),

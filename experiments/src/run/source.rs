@@ -28,6 +28,11 @@ pub(super) trait Source: Sync {
         Ok(())
     }
 
+    /// Whether engines share a device that serves one of them at a time, so that cells may not run side by side.
+    fn one_at_a_time(&self) -> bool {
+        false
+    }
+
     /// Where the truth ranked behind a root, for sources that know it beforehand.
     fn truth(&self, _request: u64, _start: u32) -> Option<&[Option<u32>]> {
         None
@@ -41,6 +46,8 @@ pub(super) struct Facts {
     pub backend: &'static str,
     /// Machine, in words.
     pub hardware: Option<String>,
+    /// Name and driver version of the GPU, where there is one.
+    pub gpu: Option<(String, String)>,
     /// Target and drafter, in words.
     pub deployment: Option<String>,
     /// `measured`, or the trace.

@@ -119,8 +119,28 @@ fn the_command_line_may_name_another_backend() {
     assert_eq!(e.backend, Backend::Sim(Replay { trace }));
     let without = read_with(CPU, &sim(None)).unwrap_err().to_string();
     assert!(without.starts_with("backend `sim` replays a trace, and none is named"), "{without}");
-    let cuda = read_with(CPU, &Overrides { backend: Some("cuda".into()), ..Overrides::default() });
-    assert!(cuda.unwrap_err().to_string().starts_with("this build has no CUDA engine"));
+    let cuda = Overrides { backend: Some("cuda".into()), ..Overrides::default() };
+    let without = read_with(CPU, &cuda).unwrap_err().to_string();
+    assert!(without.starts_with("missing section `cuda`, which backend `cuda` needs"), "{without}");
+    let Backend::Cuda(live, how) = read_with(&on_cuda("cpu", ""), &cuda).unwrap().backend else { panic!("not cuda") };
+    assert_eq!((live.prefill_chunk, live.context), (256, 512));
+    assert_eq!(how, Cuda { gpu: 0, dtype: Precision::Bf16, graphs: true, emulated: false });
+}
+
+/// [`CPU`] with a section `[cuda]`.
+pub(super) fn on_cuda(kind: &str, keys: &str) -> String {
+    let text = CPU.replace("kind = \"cpu\"", &format!("kind = \"{kind}\""));
+    text.replace("[workload]", &format!("[cuda]\ndtype = \"bf16\"\n{keys}\n[workload]"))
+}
+
+#[test]
+fn a_file_of_backend_cuda_is_read() {
+    let e = read(&on_cuda("cuda", "gpu = 3\ngraphs = false\nemulated = true")).unwrap();
+    let Backend::Cuda(_, how) = &e.backend else { panic!("{:?}", e.backend) };
+    assert_eq!(*how, Cuda { gpu: 3, dtype: Precision::Bf16, graphs: false, emulated: true });
+    assert_eq!((e.backend.kind(), e.temperatures()), ("cuda", &[0.7, 0.0][..]));
+    // The section waits for `--backend cuda` in a file of backend cpu.
+    assert!(matches!(read(&on_cuda("cpu", "")).unwrap().backend, Backend::Cpu(_)));
 }
 
 #[test]
@@ -190,9 +210,10 @@ fn the_schema_knows_every_section() {
     let p = &schema["properties"];
     assert_eq!(
         keys(&schema),
-        "name seed record bootstrap baseline folder target drafter backend workload sampling cost policy"
+        "name seed record bootstrap baseline folder target drafter backend cuda workload sampling cost policy"
     );
     assert_eq!(keys(&p["backend"]), "kind context prefill_chunk trace");
+    assert_eq!(keys(&p["cuda"]), "gpu dtype graphs emulated");
     assert_eq!(p["bootstrap"]["maximum"], 100_000);
     let policies = p["policy"]["items"]["oneOf"].as_array().unwrap();
     assert_eq!(policies.len(), Registry::builtin().kinds().count());

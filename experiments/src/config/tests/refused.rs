@@ -1,6 +1,6 @@
 //! What is refused, with the place of the caret: one line a case.
 
-use super::{CPU, SIM, read};
+use super::{CPU, SIM, on_cuda, read};
 use crate::config::{Backend, Overrides, parse};
 use std::path::Path;
 use treeline_policies::Registry;
@@ -52,7 +52,8 @@ fn unknown_keys() {
 fn unknown_values() {
     check(CPU, "\"dflash\"", "\"dflsh\"", "unknown value `dflsh`", "\"dflsh\"", "did you mean `dflash`?");
     check(CPU, "\"cpu\"", "\"tpu\"", "unknown value `tpu`", "\"tpu\"", "did you mean `cpu`?");
-    check(CPU, "\"cpu\"", "\"cuda\"", "this build has no CUDA engine", "\"cuda\"", "use `cpu`");
+    let missing = "missing section `cuda`, which backend `cuda` needs";
+    check(CPU, "\"cpu\"", "\"cuda\"", missing, "\"cuda\"", "dtype = \"bf16\"");
     check(CPU, "\"chain\"", "\"chian\"", "unknown policy `chian`", "\"chian\"", "did you mean `chain`?");
     check(CPU, "\"chain\"", "\"zzz\"", "unknown policy `zzz`", "\"zzz\"", "registered policies: `chain`");
     check(CPU, "\"chain\"", "\"plain\"", "unknown policy `plain`", "\"plain\"", "baseline = false");
@@ -197,7 +198,7 @@ fn keys_that_nobody_reads() {
         "prefill_chunk = 8\n[workload]",
         "`prefill_chunk` is not read here",
         "prefill_chunk",
-        "only backend `cpu`",
+        "only backends `cpu` and `cuda`",
     );
     let replace = "`replace` is not read by law `sample-match`";
     check(CPU, "law = ", "replace = true\nlaw = ", replace, "replace", "only law `residual`");
@@ -206,6 +207,29 @@ fn keys_that_nobody_reads() {
     check(SIM, "[workload]", cost, "`cost` is not read here", "cost", "no policy of this file reads a step cost");
     let greedy = "law `greedy` takes the argmax; temperature 0.7 would not be read";
     check(CPU, "\"sample-match\"", "\"greedy\"", greedy, "0.7", "sample-match");
+}
+
+/// What the CUDA engine has no form of.
+#[test]
+fn backend_cuda_refuses_what_it_cannot_run() {
+    let cuda = on_cuda("cuda", "");
+    check(&cuda, "\"bf16\"", "\"f16\"", "unknown value `f16`", "\"f16\"", "`bf16`");
+    check(
+        &cuda,
+        "budget = [7]",
+        "budget = [7, 257]",
+        "backend `cuda` verifies at most 256 nodes per request",
+        "257",
+        "",
+    );
+    let chunk = "backend `cuda` takes at most 256 prompt tokens per forward";
+    check(&cuda, "context = 512", "context = 512\nprefill_chunk = 257", chunk, "257", "");
+    check(&cuda, "width = 64", "width = 1025", "backend `cuda` keeps at most 1024 ranks per row", "1025", "");
+    let drafter = "kind = \"dflash\"\ncheckpoint = \"models/dflash\"";
+    let ngram = "kind = \"ngram\"\ndepth = 3\norder = 2";
+    check(&cuda, drafter, ngram, "backend `cuda` has no n-gram drafter", "\"ngram\"", "backend `cpu`");
+    let sim = SIM.replace("[workload]", "[cuda]\ndtype = \"f32\"\n\n[workload]");
+    check(&sim, "seed = 7", "seed = 8", "`cuda` is not read here", "cuda", "takes it from the trace");
 }
 
 /// A trace named on the command line is replayed or refused, never forgotten.

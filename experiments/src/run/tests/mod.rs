@@ -86,6 +86,7 @@ impl Mock {
         let facts = Facts {
             backend: "cpu",
             hardware: Some("no machine".into()),
+            gpu: None,
             deployment: Some("scripted".into()),
             acceptance: "measured".into(),
             workload: "scripted 10".into(),

@@ -1,0 +1,50 @@
+//! What only backend cuda reads, and what it cannot do.
+
+use super::diagnostic::{ConfigError, Doc};
+use super::file::{self, File};
+use super::types::{Cuda, Drafter, Live, PolicySpec, Precision};
+use treeline_cuda::engine::{MOST_CHUNK, MOST_NODES, MOST_WIDTH};
+
+/// The section `[cuda]`.
+pub(crate) fn cuda(doc: &Doc<'_>, file: &File) -> Result<Cuda, ConfigError> {
+    let Some(c) = &file.cuda else {
+        let hint = "[cuda] with dtype = \"bf16\" (as checkpoints store weights) or \"f32\" (as backend `cpu` computes)";
+        let message = "missing section `cuda`, which backend `cuda` needs";
+        return Err(doc.error(doc.value("backend.kind"), message, Some(hint.to_owned())));
+    };
+    Ok(Cuda {
+        gpu: c.gpu.as_ref().map_or(0, |g| g.u32()),
+        dtype: match c.dtype {
+            file::Dtype::Bf16 => Precision::Bf16,
+            file::Dtype::F32 => Precision::F32,
+        },
+        graphs: c.graphs.unwrap_or(true),
+        emulated: c.emulated.unwrap_or(false),
+    })
+}
+
+/// Prompt tokens per forward unless the file says otherwise.
+pub(crate) const PREFILL_CHUNK: u32 = MOST_CHUNK;
+
+/// Refuses what the engine has no form of.
+pub(crate) fn fits(doc: &Doc<'_>, live: &Live, policies: &[PolicySpec]) -> Result<(), ConfigError> {
+    if matches!(live.drafter, Drafter::Ngram { .. }) {
+        let hint = "use `dflash` or `autoregressive`, or backend `cpu`".to_owned();
+        return Err(doc.error(doc.value("drafter.kind"), "backend `cuda` has no n-gram drafter", Some(hint)));
+    }
+    if live.prefill_chunk > MOST_CHUNK {
+        let message = format!("backend `cuda` takes at most {MOST_CHUNK} prompt tokens per forward");
+        return Err(doc.error(doc.value("backend.prefill_chunk"), message, None));
+    }
+    if matches!(live.drafter, Drafter::Dflash { width, .. } if width > MOST_WIDTH) {
+        let message = format!("backend `cuda` keeps at most {MOST_WIDTH} ranks per row");
+        return Err(doc.error(doc.value("drafter.width"), message, None));
+    }
+    for (i, policy) in policies.iter().enumerate() {
+        if let Some(j) = policy.budgets.iter().position(|b| *b > MOST_NODES) {
+            let message = format!("backend `cuda` verifies at most {MOST_NODES} nodes per request");
+            return Err(doc.error(doc.value(&format!("policy.{i}.budget.{j}")), message, None));
+        }
+    }
+    Ok(())
+}
