@@ -23,59 +23,67 @@ struct MlaLatentArgs {
     u32 unused;
 };
 
-// RMSNorm of WIDE numbers by the whole block.
+// RMSNorm of WIDE numbers by the whole block, to row `*to_row` of the cache at `to`, or to `to` itself. Weights are asked for
+// while the kernel before still runs.
 template <int WIDE>
-TL_DEVICE void norm_row(const act *from, const float *weight, float eps, bool real, act *to, float *parts) {
+TL_DEVICE void norm_row(const act *from, const float *weight, float eps, const i32 *seq, const u32 *to_row, act *to,
+                        float *parts) {
     const int items = (WIDE + THREADS * VEC - 1) / (THREADS * VEC);
     float v[items][VEC], w[items][VEC];
-    float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < items; i++) {
         u32 at = (i * THREADS + threadIdx.x) * VEC;
         clear(v[i]);
         clear(w[i]);
-        if (real && at < WIDE) {
-            load(from + at, v[i]);
-            load(weight + at, w[i]);
-            for (int j = 0; j < VEC; j++) squares += v[i][j] * v[i][j];
-        }
+        if (at < WIDE) load(weight + at, w[i]);
     }
+    griddep_wait();
+    float squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < items; i++) {
+        u32 at = (i * THREADS + threadIdx.x) * VEC;
+        if (at < WIDE) load(from + at, v[i]);
+#pragma unroll
+        for (int j = 0; j < VEC; j++) squares += v[i][j] * v[i][j];
+    }
+    bool real = !seq || *seq >= 0;
+    if (to_row) to += (u64)*to_row * (KV_LORA + ROPE);
     float scale = 1.0f / sqrtf(block_sum<THREADS>(squares, parts) / WIDE + eps);
 #pragma unroll
     for (int i = 0; i < items; i++) {
         u32 at = (i * THREADS + threadIdx.x) * VEC;
-        for (int j = 0; j < VEC; j++) v[i][j] = v[i][j] * scale * w[i][j];
+#pragma unroll
+        for (int j = 0; j < VEC; j++) v[i][j] = real ? v[i][j] * scale * w[i][j] : 0.0f;
         if (at < WIDE) store(to + at, v[i]);
     }
 }
 
-// Block (row, 0) makes the cache row, block (row, 1) the query's latent.
+// Block (row, 0) norms the latent, (row, 1) turns the key, (row, 2) norms the query's latent.
 TL_KERNEL(mla_latent, MlaLatentArgs, THREADS) {
     __shared__ float parts[32];
     griddep_launch();
-    griddep_wait();
     u32 row = blockIdx.x;
-    bool real = !p.seq || p.seq[row] >= 0;
+    const i32 *seq = p.seq ? p.seq + row : nullptr;
     const act *down = p.down + row * p.stride;
-#if Q_RANK > 0
-    if (blockIdx.y == 1) {
-        norm_row<Q_RANK>(down, p.q_norm, p.eps, real, p.q_low + (u64)row * Q_RANK, parts);
-        return;
-    }
-#endif
-    act *cache = p.cache + (u64)p.kv_row[row] * (KV_LORA + ROPE);
-    u64 angles = (u64)p.position[row] * HALF;
-    for (u32 pair = threadIdx.x * PAIRS; pair < HALF; pair += THREADS * PAIRS) {
-        float a[PAIRS], b[PAIRS];
-        clear(a);
-        clear(b);
-        if (real) {
+    if (blockIdx.y == 0) {
+        norm_row<KV_LORA>(down + Q_RANK, p.kv_norm, p.eps, seq, p.kv_row + row, p.cache, parts);
+    } else if (blockIdx.y == 1) {
+        griddep_wait();
+        u64 angles = (u64)p.position[row] * HALF;
+        act *key = p.cache + (u64)p.kv_row[row] * (KV_LORA + ROPE) + KV_LORA;
+        for (u32 pair = threadIdx.x * PAIRS; pair < HALF; pair += THREADS * PAIRS) {
+            float a[PAIRS], b[PAIRS];
             load_pairs<HALF, INTERLEAVED>(down + Q_RANK + KV_LORA, pair, a, b);
             rotate(a, b, p.cos + angles + pair, p.sin + angles + pair, 1.0f);
+            if (seq && *seq < 0) clear(a), clear(b);
+            store_pairs<HALF, INTERLEAVED>(key, pair, a, b);
         }
-        store_pairs<HALF, INTERLEAVED>(cache + KV_LORA, pair, a, b);
     }
-    norm_row<KV_LORA>(down + Q_RANK, p.kv_norm, p.eps, real, cache, parts);
+#if Q_RANK > 0
+    if (blockIdx.y == 2) {
+        norm_row<Q_RANK>(down, p.q_norm, p.eps, seq, nullptr, p.q_low + (u64)row * Q_RANK, parts);
+    }
+#endif
 }
 #endif
 

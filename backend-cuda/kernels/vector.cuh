@@ -62,8 +62,9 @@ template <int WHOLE> TL_DEVICE float block_sum(float x, float *parts) {
     if (WHOLE == 32) return x;
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
     __syncthreads();
-    float sum = 0.0f;
+    // Four chains of additions, not one, for its length is what everybody waits for.
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < WHOLE / 32; i++) sum += parts[i];
-    return sum;
+    for (int i = 0; i < WHOLE / 32; i++) sums[i % 4] += parts[i];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }

@@ -165,7 +165,7 @@ impl MlaPrep {
             eps: LATENT_EPS,
             unused: 0,
         };
-        let parts = if self.shape.q_rank > 0 { 2 } else { 1 };
+        let parts = if self.shape.q_rank > 0 { 3 } else { 2 };
         let launch = Launch { grid: [rows, parts, 1], block: self.threads as u32, shared: 0 };
         gpu.launch_early(&self.latent, launch, &args)
     }
