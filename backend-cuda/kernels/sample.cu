@@ -1,74 +1,24 @@
 // The target's token of each row, as `treeline_core::sampling` chooses it: the first largest logit, or one Gumbel-max sample of
 // the tempered and filtered distribution.
 //
-// `sample_max`: largest logit of each chunk. `sample_filter` (only where a request filters): the score that the last kept token
-// has. `sample_draw` (only where a request samples): best noisy score of each chunk. `sample_pick`: the token.
+// `sample_max`: largest logit of each chunk. `sample_draw` (only where a request samples): best noisy score of each chunk, behind
+// `sample_filter.cu` where one filters. `sample_pick`: the token.
 //
-// VOCAB, CHUNKS (of CHUNK logits a row), ALIGNED (whether rows begin at 16 bytes), DRAW and FILTER (what ran before).
-#include "filter.cuh"
+// Beside those of `sample.cuh`: DRAW and FILTER (what else runs).
 #include "philox.cuh"
-#include "select.cuh"
-
-#define THREADS 256
-#define QUADS 8
-#define LOG2E 1.4426950408889634f
-#define CHUNK (THREADS * QUADS * 4)
-
-struct SeqSampling {
-    u64 seed;
-    u64 request;
-    float temperature;
-    u32 top_k;
-    float top_p;
-    u32 unused;
-};
-
-struct SampleArgs {
-    const float *logits;         // row stride `stride`
-    const u32 *source;           // [rows] row of the pass of each row of logits, NONE = none; or null for the same
-    const i32 *seq;              // [rows of the pass]
-    const u32 *position;         // [rows of the pass]
-    const SeqSampling *sampling; // [seqs]
-    u64 *top;                    // [rows][CHUNKS] largest logit's key above ~token
-    double *value;               // [rows][CHUNKS] best noisy score
-    u32 *drawn;                  // [rows][CHUNKS] its token
-    u64 *last_key;               // [rows] scores with a larger key are kept,
-    u32 *last_token;             // [rows] those with this key up to this token
-    u32 *out;                    // [rows] token, NONE = unusable row or padding
-    u64 stride;
-    u32 rows;
-    u32 unused;
-};
-
-// A key no number has: the row is unusable.
-#define UNUSABLE 0xffffffffffffffffull
-
-struct Row {
-    const float *logits;
-    u32 seq, position; // seq NONE = padding
-};
-
-TL_DEVICE Row row_of(const SampleArgs &p, u32 row) {
-    u32 from = p.source ? p.source[row] : row;
-    if (from == NONE || p.seq[from] < 0) return Row{nullptr, NONE, 0};
-    return Row{p.logits + (u64)row * p.stride, (u32)p.seq[from], p.position[from]};
-}
-
-TL_DEVICE void quad(const float *logits, u32 token, float (&x)[4]) {
-    if (ALIGNED && token + 4 <= VOCAB) {
-        uint4 w = ldg128(logits + token);
-        x[0] = __uint_as_float(w.x), x[1] = __uint_as_float(w.y);
-        x[2] = __uint_as_float(w.z), x[3] = __uint_as_float(w.w);
-    } else {
-#pragma unroll
-        for (int j = 0; j < 4; j++) x[j] = token + j < VOCAB ? logits[token + j] : MINUS_INF;
-    }
-}
+#include "sample.cuh"
 
 TL_KERNEL(sample_max, SampleArgs, THREADS) {
     __shared__ u64 parts[32];
     Row row = row_of(p, blockIdx.y);
     if (row.seq == NONE) return;
+    if (FILTER) {
+        // Room for the histogram of the next kernel.
+        u32 each = (BINS + CHUNKS - 1) / CHUNKS, begin = blockIdx.x * each;
+        u32 end = begin + each < BINS ? begin + each : BINS;
+        u64 bins = (u64)blockIdx.y * BINS;
+        for (u32 i = begin + threadIdx.x; i < end; i += THREADS) p.bin_mass[bins + i] = 0, p.bin_count[bins + i] = 0;
+    }
     float x[QUADS][4];
     u32 first = blockIdx.x * CHUNK;
 #pragma unroll
@@ -92,45 +42,6 @@ TL_KERNEL(sample_max, SampleArgs, THREADS) {
     u64 key = most > MINUS_INF ? (u64)order_of(most + 0.0f) << 32 | (u32)~token : 0;
     key = block_max(bad ? UNUSABLE : key, parts);
     if (threadIdx.x == 0) p.top[(u64)blockIdx.y * CHUNKS + blockIdx.x] = key;
-}
-
-// Key of the row's argmax; 0 or UNUSABLE where there is none. For one whole warp.
-TL_DEVICE u64 row_top(const SampleArgs &p, u32 row) {
-    u64 key = 0;
-    for (u32 c = threadIdx.x % 32; c < CHUNKS; c += 32) {
-        u64 other = p.top[(u64)row * CHUNKS + c];
-        key = other > key ? other : key;
-    }
-    return warp_max(key);
-}
-
-TL_DEVICE bool usable(u64 key) { return key != 0 && key != UNUSABLE; }
-TL_DEVICE u32 token_of(u64 key) { return ~(u32)key; }
-
-// (logit - max) / temperature, as the host's f64 has it.
-struct Score {
-    double max, scale;
-    TL_DEVICE double operator()(float x) const { return ((double)x - max) * scale; }
-};
-
-// A block a row.
-TL_KERNEL(sample_filter, SampleArgs, FILTER_THREADS) {
-    __shared__ FilterShared shared;
-    u32 r = blockIdx.x;
-    Row row = row_of(p, r);
-    if (row.seq == NONE) return;
-    SeqSampling s = p.sampling[row.seq];
-    u64 top = row_top(p, r);
-    if (!(s.temperature > 0.0f) || !usable(top)) return;
-    Score score{(double)row.logits[token_of(top)], 1.0 / (double)s.temperature};
-    End end{0, NONE};
-    // top-k first, then top-p over what is left.
-    if (s.top_k > 0 && s.top_k < VOCAB) end = find_end<false>(row.logits, VOCAB, score, end, s.top_k, 0.0, shared);
-    if (s.top_p < 1.0f) end = find_end<true>(row.logits, VOCAB, score, end, 0, (double)s.top_p, shared);
-    if (threadIdx.x == 0) {
-        p.last_key[r] = end.key;
-        p.last_token[r] = end.token;
-    }
 }
 
 TL_KERNEL(sample_draw, SampleArgs, THREADS) {

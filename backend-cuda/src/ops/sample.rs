@@ -8,6 +8,9 @@ use bytemuck::{Pod, Zeroable};
 const THREADS: usize = 256;
 const CHUNK: usize = THREADS * 32;
 const FILTER_THREADS: u32 = 1024;
+/// Bins of a row's histogram, and shared memory of the kernel that reads it (`FilterShared`).
+const BINS: usize = 2048;
+const FILTER_SHARED: u32 = 49_696;
 
 /// How one sequence's tokens are chosen, as kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
@@ -42,7 +45,8 @@ pub enum Draw {
 /// from softmax(logits / temperature) behind top-k and then top-p.
 #[derive(Debug)]
 pub struct Sample {
-    max: Kernel,
+    max: [Kernel; 2],
+    bins: Kernel,
     filter: Kernel,
     draw: [Kernel; 2],
     pick: [Kernel; 2],
@@ -53,6 +57,8 @@ pub struct Sample {
     drawn: Buffer<u32>,
     last_key: Buffer<u64>,
     last_token: Buffer<u32>,
+    bin_mass: Buffer<u64>,
+    bin_count: Buffer<u32>,
 }
 
 /// Operands of [`Sample::run`].
@@ -85,6 +91,8 @@ struct Args {
     drawn: Ptr,
     last_key: Ptr,
     last_token: Ptr,
+    bin_mass: Ptr,
+    bin_count: Ptr,
     out: Ptr,
     stride: u64,
     rows: u32,
@@ -100,16 +108,17 @@ impl Sample {
     /// Memory, the compiler's or the driver's.
     pub fn new(gpu: &Gpu, vocab: usize, max_rows: usize) -> Result<Self> {
         let chunks = vocab.div_ceil(CHUNK);
-        let kernel = |name, draw: i64, filter: i64| {
+        let kernel = |file, name, draw: i64, filter: i64| {
             let aligned = i64::from(vocab.is_multiple_of(4));
             let shapes = [("VOCAB", vocab as i64), ("CHUNKS", chunks as i64), ("ALIGNED", aligned)];
-            gpu.kernel("sample.cu", name, &[&shapes[..], &[("DRAW", draw), ("FILTER", filter)]].concat())
+            gpu.kernel(file, name, &[&shapes[..], &[("DRAW", draw), ("FILTER", filter)]].concat())
         };
         Ok(Self {
-            max: kernel("sample_max", 0, 0)?,
-            filter: kernel("sample_filter", 1, 1)?,
-            draw: [kernel("sample_draw", 1, 0)?, kernel("sample_draw", 1, 1)?],
-            pick: [kernel("sample_pick", 0, 0)?, kernel("sample_pick", 1, 0)?],
+            max: [kernel("sample.cu", "sample_max", 0, 0)?, kernel("sample.cu", "sample_max", 1, 1)?],
+            bins: kernel("sample_filter.cu", "sample_bins", 1, 1)?,
+            filter: kernel("sample_filter.cu", "sample_filter", 1, 1)?,
+            draw: [kernel("sample.cu", "sample_draw", 1, 0)?, kernel("sample.cu", "sample_draw", 1, 1)?],
+            pick: [kernel("sample.cu", "sample_pick", 0, 0)?, kernel("sample.cu", "sample_pick", 1, 0)?],
             chunks,
             max_rows,
             top: gpu.alloc("sampling maxima", max_rows * chunks)?,
@@ -117,6 +126,8 @@ impl Sample {
             drawn: gpu.alloc("sampling tokens", max_rows * chunks)?,
             last_key: gpu.alloc("sampling filters", max_rows)?,
             last_token: gpu.alloc("sampling filters", max_rows)?,
+            bin_mass: gpu.alloc("sampling bins", max_rows * BINS)?,
+            bin_count: gpu.alloc("sampling bins", max_rows * BINS)?,
         })
     }
 
@@ -141,15 +152,19 @@ impl Sample {
             drawn: self.drawn.ptr(),
             last_key: self.last_key.ptr(),
             last_token: self.last_token.ptr(),
+            bin_mass: self.bin_mass.ptr(),
+            bin_count: self.bin_count.ptr(),
             out: call.out,
             stride: call.stride as u64,
             rows,
             unused: 0,
         };
         let chunks = Launch { grid: [self.chunks as u32, rows, 1], block: THREADS as u32, shared: 0 };
-        gpu.launch(&self.max, chunks, &args)?;
+        gpu.launch(&self.max[usize::from(draw == Draw::Filter)], chunks, &args)?;
         if draw == Draw::Filter {
-            gpu.launch(&self.filter, Launch::flat(rows, FILTER_THREADS), &args)?;
+            gpu.launch(&self.bins, chunks, &args)?;
+            let filter = Launch { shared: FILTER_SHARED, ..Launch::flat(rows, FILTER_THREADS) };
+            gpu.launch(&self.filter, filter, &args)?;
         }
         if draw != Draw::Greedy {
             gpu.launch(&self.draw[usize::from(draw == Draw::Filter)], chunks, &args)?;
