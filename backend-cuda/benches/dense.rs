@@ -8,7 +8,7 @@
 
 use treeline_cuda::Result;
 use treeline_cuda::device::{Buffer, Dtype, Gemm, Gpu, Graph, Matrix, Ptr};
-use treeline_cuda::ops::dense::{Dense, DenseCall, Glu};
+use treeline_cuda::ops::dense::{Dense, DenseCall, Form, Glu};
 
 /// Name, outputs (f32 where a SwiGLU goes with them), width of the SwiGLU, inputs, problems.
 const SHAPES: &[(&str, usize, usize, usize, usize)] = &[
@@ -23,7 +23,20 @@ const SHAPES: &[(&str, usize, usize, usize, usize)] = &[
     ("dense down", 7168, 0, 2304, 1),
 ];
 
-const ROWS: [usize; 4] = [1, 8, 17, 33];
+const ROWS: [usize; 5] = [1, 8, 17, 33, 65];
+
+/// Other forms of the kernels.
+const FORMS: &[Form] = &[
+    Form::new(1, 6, 1, 8, 2),
+    Form::new(1, 4, 2, 16, 1),
+    Form::new(2, 5, 1, 8, 2),
+    Form::new(3, 5, 1, 8, 2),
+    Form::new(3, 4, 2, 16, 1),
+    Form::new(5, 4, 1, 8, 2),
+    Form::new(5, 6, 2, 8, 1),
+    Form::new(9, 4, 1, 8, 1),
+    Form::new(9, 4, 1, 8, 2),
+];
 const SPLITS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];
 const COLD: usize = 300 << 20;
 
@@ -96,8 +109,24 @@ fn line(gpu: &Gpu, dense: &Dense, shape: (&str, usize, usize, usize, usize), row
     let tiles = (outputs.div_ceil(64) + inner.div_ceil(32)) * batch;
     for splits in SPLITS {
         if splits == 1 || tiles * splits <= 2 * gpu.info().sms as usize {
-            text += &format!("{:>7.2}", time(gpu, copies, |i| dense.run_split(gpu, &call(i), splits))?);
+            // Too few splits leave more of the rows to a block than its shared memory holds.
+            match time(gpu, copies, |i| dense.run_split(gpu, &call(i), splits)) {
+                Ok(us) => text += &format!("{us:>7.2}"),
+                Err(_) => text += "      -",
+            }
         }
+    }
+    // The same with other forms of the kernel, each with its own splits.
+    for form in FORMS.iter().filter(|f| f.tiles * 8 >= rows && f.tiles * 8 < rows + 8) {
+        let other = Dense::with(gpu, &[*form])?;
+        text += &format!(
+            "  {}/{}/{}/{} {:.2}",
+            form.depth,
+            form.fragments,
+            form.warps,
+            form.resident,
+            time(gpu, copies, |i| other.run(gpu, &call(i)))?
+        );
     }
     println!("{text}");
     Ok(())

@@ -1,13 +1,14 @@
 // Products of bf16 weights with a few rows: y[r, o] = sum over i of x[r, i] w[o, i], weights read once, as they lie in a
 // checkpoint. Bound by reading the weights, so what counts is how early and how many of their bytes are on the way.
 //
-// A block makes 64 outputs for all rows over one of `splits` parts of the inputs. Its eight warps are two (32 outputs each) times
-// four (a quarter of the part each). Weights go from memory to registers, DEPTH steps of 32 inputs ahead, the first of them before
+// A block makes 64 outputs for all rows over one of `splits` parts of the inputs. Its warps are GROUPS (which share the outputs)
+// times PARTS (which share the inputs). Weights go from memory to registers, DEPTH steps of 32 inputs ahead, the first of them before
 // the kernel before this one has ended. A tensor core sums over its inputs in any order: thread t of a quad takes inputs 8 t … 8 t + 7
-// of a step, from weights and rows alike, so both come in one load of 16 bytes and need no shared memory.
+// of a step, from weights and rows alike, so both come in one load of 16 bytes. The rows' part of the inputs is small and lies in
+// shared memory; weights go through registers alone.
 // The sum over warps, then over splits (by the block that arrives last, always in the same order), is in f32.
 //
-// TILES (rows / 8, rounded up), DEPTH, RESIDENT (blocks of a multiprocessor).
+// TILES (rows / 8, rounded up), DEPTH, FRAGMENTS (of 16 outputs, of a warp), WARPS, RESIDENT (blocks of a multiprocessor).
 #include "vector.cuh"
 #include "ptx.cuh"
 
@@ -45,106 +46,122 @@ struct DenseArgs {
 #define ROWS (8 * TILES)
 #define OUTPUTS 64
 #define PITCH (OUTPUTS + 4)
+#define THREADS (32 * WARPS)
+#define OWN (16 * FRAGMENTS)
+#define GROUPS (OUTPUTS / OWN)
+#define PARTS (WARPS / GROUPS)
+#define LANES (THREADS / OUTPUTS)
 
-TL_KERNEL_RESIDENT(dense, DenseArgs, 256, RESIDENT) {
+TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
     TL_SHARED(shared);
-    float *sums = (float *)shared; // [4][ROWS][PITCH]
+    float *sums = (float *)shared; // [PARTS][ROWS][PITCH], after the products; before that rows
     __shared__ u32 last;
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    u32 g = lane / 4, t = lane % 4, half = warp % 2, quarter = warp / 2;
+    u32 g = lane / 4, t = lane % 4, group = warp % GROUPS, quarter = warp / GROUPS;
     u32 tile = blockIdx.x, split = blockIdx.y, batch = blockIdx.z;
     u32 plain = (p.outputs + OUTPUTS - 1) / OUTPUTS;
     bool glu = tile >= plain;
 
-    // Four rows of weights for this thread: two 16-row fragments. Rows that do not exist are read as the last one; what they
-    // give is not written.
-    const bf16 *w[4];
-    u32 steps = p.inputs / 32, parts = p.splits * 4, part = split * 4 + quarter;
-    u32 from = steps * part / parts, left = steps * (part + 1) / parts - from;
-    u32 k = from * 32 + 8 * t;
+    // Two rows of weights for each fragment of this thread. Rows that do not exist are read as the last one; what they give is
+    // not written.
+    const bf16 *w[2 * FRAGMENTS];
+    u32 steps = p.inputs / 32, begin = steps * split / p.splits, own_steps = steps * (split + 1) / p.splits - begin;
+    u32 from = own_steps * quarter / PARTS, left = own_steps * (quarter + 1) / PARTS - from;
+    u32 k = (begin + from) * 32 + 8 * t;
 #pragma unroll
-    for (u32 i = 0; i < 4; i++) {
+    for (u32 i = 0; i < 2 * FRAGMENTS; i++) {
+        u32 within = group * OWN + i * 8 + g;
         if (glu) {
             // A block has gates in its first half and the matching ups in its second.
-            u32 o = min((tile - plain) * 32 + i * 8 + g, p.inner - 1) + half * p.inner;
+            u32 o = min((tile - plain) * 32 + within % 32, p.inner - 1) + within / 32 * p.inner;
             w[i] = p.glu + (u64)o * p.inputs + k;
         } else {
-            u32 o = min(tile * OUTPUTS + half * 32 + i * 8 + g, p.outputs - 1);
+            u32 o = min(tile * OUTPUTS + within, p.outputs - 1);
             w[i] = p.w + batch * p.w_batch + (u64)o * p.inputs + k;
         }
     }
-    uint4 a[DEPTH][4];
+    uint4 a[DEPTH][2 * FRAGMENTS];
 #pragma unroll
     for (u32 d = 0; d < DEPTH; d++)
         if (d < left) {
 #pragma unroll
-            for (u32 i = 0; i < 4; i++) a[d][i] = ldg128_stream(w[i] + d * 32);
+            for (u32 i = 0; i < 2 * FRAGMENTS; i++) a[d][i] = ldg128_stream(w[i] + d * 32);
         }
     griddep_launch();
     griddep_wait();
 
-    const bf16 *x = p.x + batch * p.x_batch + g * p.x_stride + k;
-    u32 eight = 8 * (u32)p.x_stride;
-    float d0[TILES][4], d1[TILES][4];
+    // A pitch of 64 bytes modulo 128: the eight threads of an access go to eight different groups of banks.
+    u32 pitch = (own_steps + 1) / 2 * 128 + 64;
+    for (u32 row = warp; row < p.rows; row += WARPS) {
+        const bf16 *source = p.x + batch * p.x_batch + row * p.x_stride + begin * 32;
+        for (u32 i = lane; i < own_steps * 4; i += 32) cp_async16(shared + row * pitch + i * 16, source + i * 8);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads();
+    // Rows that do not exist hold whatever was there; each column of a product has its own sum, and theirs are not written.
+    const u8 *x = shared + g * pitch + from * 64 + t * 16;
+    float sum[TILES][FRAGMENTS][4];
 #pragma unroll
     for (u32 n = 0; n < TILES; n++)
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) d0[n][i] = d1[n][i] = 0.0f;
+        for (u32 f = 0; f < FRAGMENTS; f++)
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) sum[n][f][i] = 0.0f;
 
     while (left > 0) {
 #pragma unroll
         for (u32 d = 0; d < DEPTH; d++)
             if (d < left) {
-                // Element j of a load is inputs 8 t + 2 j and the next: words 0, 1 for the first product, 2, 3 for the second.
-                const u32 first0[4] = {a[d][0].x, a[d][1].x, a[d][0].y, a[d][1].y};
-                const u32 first1[4] = {a[d][2].x, a[d][3].x, a[d][2].y, a[d][3].y};
-                const u32 second0[4] = {a[d][0].z, a[d][1].z, a[d][0].w, a[d][1].w};
-                const u32 second1[4] = {a[d][2].z, a[d][3].z, a[d][2].w, a[d][3].w};
-                const bf16 *at = x + d * 32;
                 uint4 b[TILES];
 #pragma unroll
                 for (u32 n = 0; n < TILES; n++) {
-                    b[n].x = b[n].y = b[n].z = b[n].w = 0;
-                    if (n * 8 + g < p.rows) b[n] = *(const uint4 *)at;
-                    at += eight;
+                    b[n] = *(const uint4 *)(x + n * 8 * pitch + d * 64);
                 }
 #pragma unroll
-                for (u32 n = 0; n < TILES; n++) {
-                    mma_bf16_16816(d0[n], first0, b[n].x, b[n].y);
-                    mma_bf16_16816(d1[n], first1, b[n].x, b[n].y);
-                    mma_bf16_16816(d0[n], second0, b[n].z, b[n].w);
-                    mma_bf16_16816(d1[n], second1, b[n].z, b[n].w);
+                for (u32 f = 0; f < FRAGMENTS; f++) {
+                    // Word j of a load is inputs 8 t + 2 j and the next: words 0, 1 for the first product, 2, 3 for the second.
+                    uint4 low = a[d][2 * f], high = a[d][2 * f + 1];
+                    const u32 first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+                    for (u32 n = 0; n < TILES; n++) {
+                        mma_bf16_16816(sum[n][f], first, b[n].x, b[n].y);
+                        mma_bf16_16816(sum[n][f], second, b[n].z, b[n].w);
+                    }
                 }
                 if (d + DEPTH < left) {
 #pragma unroll
-                    for (u32 i = 0; i < 4; i++) a[d][i] = ldg128_stream(w[i] + (d + DEPTH) * 32);
+                    for (u32 i = 0; i < 2 * FRAGMENTS; i++) a[d][i] = ldg128_stream(w[i] + (d + DEPTH) * 32);
                 }
             }
 #pragma unroll
-        for (u32 i = 0; i < 4; i++) w[i] += DEPTH * 32;
-        x += DEPTH * 32;
+        for (u32 i = 0; i < 2 * FRAGMENTS; i++) w[i] += DEPTH * 32;
+        x += DEPTH * 64;
         left = left > DEPTH ? left - DEPTH : 0;
     }
 
-    float *own = sums + quarter * (ROWS * PITCH) + half * 32;
-#pragma unroll
-    for (u32 n = 0; n < TILES; n++) {
-        float *at = own + (n * 8 + 2 * t) * PITCH + g;
-        at[0] = d0[n][0], at[PITCH] = d0[n][1], at[8] = d0[n][2], at[PITCH + 8] = d0[n][3];
-        at[16] = d1[n][0], at[PITCH + 16] = d1[n][1], at[24] = d1[n][2], at[PITCH + 24] = d1[n][3];
-    }
     __syncthreads();
-    // Thread: one output of every fourth row.
+    float *own = sums + quarter * (ROWS * PITCH) + group * OWN;
+#pragma unroll
+    for (u32 n = 0; n < TILES; n++)
+#pragma unroll
+        for (u32 f = 0; f < FRAGMENTS; f++) {
+            float *at = own + (n * 8 + 2 * t) * PITCH + f * 16 + g;
+            at[0] = sum[n][f][0], at[PITCH] = sum[n][f][1], at[8] = sum[n][f][2], at[PITCH + 8] = sum[n][f][3];
+        }
+    __syncthreads();
+    // Thread: one output, some of the rows.
     u32 o = threadIdx.x % OUTPUTS, r0 = threadIdx.x / OUTPUTS;
     u32 slot = batch * gridDim.x + tile;
     float *mine = p.partial + (u64)slot * p.splits * (ROWS * OUTPUTS);
-    for (u32 r = r0; r < p.rows; r += 4) {
-        float *at = sums + r * PITCH + o;
-        float sum = ((at[0] + at[ROWS * PITCH]) + at[2 * ROWS * PITCH]) + at[3 * ROWS * PITCH];
+    for (u32 r = r0; r < p.rows; r += LANES) {
+        float *at = sums + r * PITCH + o, all = at[0];
+#pragma unroll
+        for (u32 i = 1; i < PARTS; i++) all += at[i * ROWS * PITCH];
         if (p.splits == 1) {
-            at[0] = sum;
+            at[0] = all;
         } else {
-            mine[(u64)split * (ROWS * OUTPUTS) + r * OUTPUTS + o] = sum;
+            mine[(u64)split * (ROWS * OUTPUTS) + r * OUTPUTS + o] = all;
         }
     }
     if (p.splits > 1) {
@@ -157,16 +174,16 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, 256, RESIDENT) {
         __syncthreads();
         if (!last) return;
         fence_gpu();
-        for (u32 r = r0; r < p.rows; r += 4) {
-            float sum = 0.0f;
-            for (u32 s = 0; s < p.splits; s++) sum += __ldcg(mine + (u64)s * (ROWS * OUTPUTS) + r * OUTPUTS + o);
-            sums[r * PITCH + o] = sum;
+        for (u32 r = r0; r < p.rows; r += LANES) {
+            float all = 0.0f;
+            for (u32 s = 0; s < p.splits; s++) all += __ldcg(mine + (u64)s * (ROWS * OUTPUTS) + r * OUTPUTS + o);
+            sums[r * PITCH + o] = all;
         }
     }
     __syncthreads();
     if (glu) {
         u32 column = threadIdx.x % 32, at = (tile - plain) * 32 + column;
-        for (u32 r = threadIdx.x / 32; r < p.rows; r += 8) {
+        for (u32 r = warp; r < p.rows; r += WARPS) {
             float gate = sums[r * PITCH + column], up = sums[r * PITCH + 32 + column];
             if (at < p.inner) p.z[(u64)r * p.inner + at] = to_bf16(gate / (1.0f + expf(-gate)) * up);
         }
@@ -174,7 +191,7 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, 256, RESIDENT) {
     }
     u32 column = tile * OUTPUTS + o;
     if (column >= p.outputs) return;
-    for (u32 r = r0; r < p.rows; r += 4) {
+    for (u32 r = r0; r < p.rows; r += LANES) {
         u64 at = batch * p.y_batch + r * p.y_stride + column;
         float value = sums[r * PITCH + o];
         if (p.head) {

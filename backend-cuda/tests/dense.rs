@@ -27,8 +27,16 @@ fn plain_products_match_f64() {
     for gpu in gpus() {
         let dense = Dense::new(&gpu).unwrap();
         let mut noise = Numbers(1);
-        let shapes =
-            [(1, 64, 32), (3, 100, 96), (8, 70, 512), (9, 130, 128), (17, 65, 256), (33, 64, 192), (40, 200, 64)];
+        let shapes = [
+            (1, 64, 32),
+            (3, 100, 96),
+            (8, 70, 512),
+            (9, 130, 128),
+            (17, 65, 256),
+            (33, 64, 192),
+            (40, 200, 64),
+            (65, 96, 96),
+        ];
         for (rows, outputs, inputs) in shapes {
             let (x, w) = (random(&mut noise, rows * inputs, 1.0), random(&mut noise, outputs * inputs, 1.0));
             let (dx, dw) = (up(&gpu, &x), up(&gpu, &w));
@@ -48,7 +56,7 @@ fn plain_products_match_f64() {
                         glu: None,
                         queries: None,
                     };
-                    assert!(Dense::serves(&call));
+                    assert!(dense.serves(&call));
                     // Twice: the second launch finds what the first left in the working memory.
                     dense.run_split(&gpu, &call, splits).unwrap();
                     dense.run_split(&gpu, &call, splits).unwrap();

@@ -77,7 +77,7 @@ impl Weight {
             glu: Some(Glu { w: self.ptr(), inner: self.out / 2, z }),
             queries: None,
         };
-        let few = self.few.as_ref().filter(|_| Dense::serves(&call) && self.out <= MANY_OUTPUTS)?;
+        let few = self.few.as_ref().filter(|few| few.serves(&call) && self.out <= MANY_OUTPUTS)?;
         Some(Fused { few, call })
     }
 }
@@ -98,7 +98,7 @@ impl Weight {
             queries: Some(queries),
         };
         let even = queries.nope.is_multiple_of(2) && queries.rope.is_multiple_of(2);
-        let few = self.few.as_ref().filter(|_| Dense::serves(&call) && even && self.out <= MANY_OUTPUTS)?;
+        let few = self.few.as_ref().filter(|few| few.serves(&call) && even && self.out <= MANY_OUTPUTS)?;
         Some(Fused { few, call })
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn product(gpu: &Gpu, few: &Few, gemm: &Gemm) -> Result<()> {
     let Gemm { rows, outputs, inputs, batch, x, w, y, add } = *gemm;
     let call = DenseCall { rows, inputs, batch, x, w, outputs, y, add, glu: None, queries: None };
     match few {
-        Some(few) if Dense::serves(&call) && !(add && y.dtype == Dtype::F32) => few.run(gpu, &call),
+        Some(few) if few.serves(&call) && !(add && y.dtype == Dtype::F32) => few.run(gpu, &call),
         _ => gpu.gemm(gemm),
     }
 }

@@ -2,7 +2,7 @@
 //! the same rows go in one launch, and the gates of a SwiGLU are applied where they are made.
 
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Matrix, Ptr};
-use crate::error::Result;
+use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
 /// Outputs of one block.
@@ -11,16 +11,65 @@ const OUTPUTS: usize = 64;
 /// Inputs of one step of a warp.
 const STEP: usize = 32;
 
-/// Rows that there are kernels for, in multiples of eight.
-const TILES: [usize; 4] = [1, 2, 3, 5];
+/// How a kernel for some number of rows is built.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// Most rows, in multiples of eight.
+    pub tiles: usize,
+    /// Steps that weights are read ahead.
+    pub depth: usize,
+    /// Sixteens of outputs of a warp.
+    pub fragments: usize,
+    /// Warps of a block.
+    pub warps: usize,
+    /// Blocks that fit a multiprocessor.
+    pub resident: usize,
+}
+
+impl Form {
+    /// A form from its five numbers, in the order of the fields.
+    #[must_use]
+    pub const fn new(tiles: usize, depth: usize, fragments: usize, warps: usize, resident: usize) -> Self {
+        Self { tiles, depth, fragments, warps, resident }
+    }
+
+    /// Bytes of shared memory: first the rows' part of the inputs, then the sums of the warps, as the kernel lays them out.
+    fn shared(self, steps: usize, splits: usize) -> usize {
+        let pitch = steps.div_ceil(splits).div_ceil(2) * 128 + 64;
+        (self.tiles * 8 * pitch).max(self.parts() * self.tiles * 8 * (OUTPUTS + 4) * 4)
+    }
+
+    /// Warps that share the inputs of a block.
+    fn parts(self) -> usize {
+        self.warps * self.fragments * 16 / OUTPUTS
+    }
+}
+
+/// What fits into the registers without spills, on every architecture.
+const FORMS: [Form; 5] = [
+    Form::new(1, 4, 2, 8, 2),
+    Form::new(2, 4, 2, 8, 2),
+    Form::new(3, 4, 2, 8, 2),
+    Form::new(5, 4, 2, 8, 1),
+    Form::new(9, 6, 1, 8, 1),
+];
 
 /// The kernels with their working memory. One serves all products of a stream, one after the other.
 #[derive(Debug)]
 pub struct Dense {
-    kernels: Vec<(usize, Kernel)>,
+    kernels: Vec<(Form, Kernel)>,
     partial: Buffer<f32>,
     arrived: Buffer<u32>,
-    blocks: usize,
+    /// Blocks that the working memory is for, where inputs are split.
+    slots: usize,
+    sms: usize,
+    /// Bytes of shared memory of a multiprocessor.
+    shared: usize,
+}
+
+fn refused(call: &DenseCall) -> CudaError {
+    CudaError::Kernel { kernel: "dense".into(), why: format!("there is none for {call:?}") }
 }
 
 /// What one launch computes, for each of `batch` problems. x and weights are bf16.
@@ -116,60 +165,83 @@ struct DenseArgs {
 
 impl KernelArgs for DenseArgs {}
 
-impl Dense {
-    /// Most rows that a launch serves.
-    pub const MOST_ROWS: usize = 40;
+impl DenseCall {
+    /// Blocks that the outputs of one problem need.
+    fn tiles(&self) -> usize {
+        self.outputs.div_ceil(OUTPUTS) + self.glu.map_or(0, |g| g.inner.div_ceil(OUTPUTS / 2))
+    }
+}
 
+impl Dense {
     /// Loads the kernels.
     ///
     /// # Errors
     /// No memory, the compiler's or the driver's.
     pub fn new(gpu: &Gpu) -> Result<Self> {
-        let kernel = |tiles: &usize| {
-            // What fits into the registers: two blocks a multiprocessor, or one that reads further ahead.
-            let (depth, resident) = match tiles {
-                1..=3 => (4, 2),
-                _ => (5, 1),
-            };
-            let shapes = [("TILES", *tiles as i64), ("DEPTH", depth), ("RESIDENT", resident)];
-            Ok((*tiles, gpu.kernel("dense_smxx.cu", "dense", &shapes)?))
+        Self::with(gpu, &FORMS)
+    }
+
+    /// The same with other forms, for benchmarks; ascending by rows.
+    ///
+    /// # Errors
+    /// As [`Dense::new`].
+    #[doc(hidden)]
+    pub fn with(gpu: &Gpu, forms: &[Form]) -> Result<Self> {
+        let kernel = |form: &Form| {
+            let shapes = [
+                ("TILES", form.tiles as i64),
+                ("DEPTH", form.depth as i64),
+                ("FRAGMENTS", form.fragments as i64),
+                ("WARPS", form.warps as i64),
+                ("RESIDENT", form.resident as i64),
+            ];
+            Ok((*form, gpu.kernel("dense_smxx.cu", "dense", &shapes)?))
         };
-        let blocks = 2 * gpu.info().sms as usize;
+        let (sms, most) = (gpu.info().sms as usize, forms.iter().map(|f| f.tiles * 8).max().unwrap_or(0));
+        let slots = 8 * sms;
         Ok(Self {
-            kernels: TILES.iter().map(kernel).collect::<Result<_>>()?,
-            partial: gpu.alloc("working memory of products", blocks * Self::MOST_ROWS * OUTPUTS)?,
-            arrived: gpu.zeroed("working memory of products", blocks)?,
-            blocks,
+            kernels: forms.iter().map(kernel).collect::<Result<_>>()?,
+            partial: gpu.alloc("working memory of products", slots * most * OUTPUTS)?,
+            arrived: gpu.zeroed("working memory of products", slots)?,
+            slots,
+            sms,
+            shared: gpu.info().shared as usize,
         })
     }
 
     /// Whether a product of this form is served: bf16, few rows, rows that begin at multiples of 16 bytes.
     #[must_use]
-    pub fn serves(call: &DenseCall) -> bool {
-        let eights = [call.inputs, call.x.stride, call.x.batch_stride, call.w.batch_stride];
+    pub fn serves(&self, call: &DenseCall) -> bool {
+        let eights = [call.x.stride, call.x.batch_stride, call.w.batch_stride];
         call.x.dtype == Dtype::Bf16
             && call.w.dtype == Dtype::Bf16
             && call.w.stride == call.inputs
-            && (1..=Self::MOST_ROWS).contains(&call.rows)
             && call.inputs.is_multiple_of(STEP)
             && eights.iter().all(|n| n.is_multiple_of(8))
             && call.x.at.0.is_multiple_of(16)
+            && self.plan(call).is_some()
     }
 
-    /// Blocks that share the inputs of one tile of outputs: enough to keep every multiprocessor reading, and some steps for
-    /// each warp.
-    fn splits(&self, tiles: usize, inputs: usize, rows: usize) -> usize {
-        let most = if rows > 24 { self.blocks / 2 } else { self.blocks };
-        (most / tiles).min(inputs / (STEP * 4 * 4)).max(1)
+    /// The kernel, and the blocks that share the inputs of one tile of outputs: enough to keep every multiprocessor reading,
+    /// with some steps for each warp, and so many that the rows' part of the inputs fits into shared memory.
+    fn plan(&self, call: &DenseCall) -> Option<(usize, usize)> {
+        let at = self.kernels.iter().position(|(form, _)| form.tiles * 8 >= call.rows)?;
+        let form = self.kernels[at].0;
+        let (tiles, steps) = (call.tiles() * call.batch, call.inputs / STEP);
+        // Where the tiles alone nearly fill the device, a split must be worth the second sum.
+        let least = if tiles * 5 >= self.sms * 4 { 8 } else { 3 };
+        let fill = (self.sms * form.resident.min(2) / tiles).min(steps / (form.parts() * least)).max(1);
+        let fits = |splits: usize| form.shared(steps, splits) <= self.shared / form.resident - 1024;
+        let splits = (fill..=steps.max(1)).find(|s| fits(*s))?;
+        (splits == 1 || tiles * splits <= self.slots).then_some((at, splits))
     }
 
     /// Queues it. The launch depends on the shapes alone.
     ///
     /// # Errors
-    /// The driver's.
+    /// A call that is not served, or the driver's.
     pub fn run(&self, gpu: &Gpu, call: &DenseCall) -> Result<()> {
-        let tiles = call.outputs.div_ceil(OUTPUTS) + call.glu.map_or(0, |g| g.inner.div_ceil(OUTPUTS / 2));
-        let splits = self.splits(tiles * call.batch, call.inputs, call.rows);
+        let Some((_, splits)) = self.plan(call) else { return Err(refused(call)) };
         self.run_split(gpu, call, splits)
     }
 
@@ -179,9 +251,7 @@ impl Dense {
     /// The driver's.
     #[doc(hidden)]
     pub fn run_split(&self, gpu: &Gpu, call: &DenseCall, splits: usize) -> Result<()> {
-        let tiles = call.outputs.div_ceil(OUTPUTS) + call.glu.map_or(0, |g| g.inner.div_ceil(OUTPUTS / 2));
-        // The list ends with the most rows that are served.
-        let Some((rows, kernel)) = self.kernels.iter().find(|(n, _)| n * 8 >= call.rows) else { return Ok(()) };
+        let Some((form, kernel)) = self.plan(call).map(|(at, _)| &self.kernels[at]) else { return Err(refused(call)) };
         let args = DenseArgs {
             x: call.x.at,
             w: call.w.at,
@@ -212,8 +282,9 @@ impl Dense {
             scale: call.queries.map_or(1.0, |q| q.scale),
             unused: 0,
         };
-        let shared = (4 * rows * 8 * (OUTPUTS + 4) * 4) as u32;
-        let launch = Launch { grid: [tiles as u32, splits as u32, call.batch as u32], block: 256, shared };
+        let shared = form.shared(call.inputs / STEP, splits) as u32;
+        let grid = [call.tiles() as u32, splits as u32, call.batch as u32];
+        let launch = Launch { grid, block: 32 * form.warps as u32, shared };
         gpu.launch_early(kernel, launch, &args)
     }
 }
