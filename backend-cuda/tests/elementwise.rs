@@ -9,7 +9,7 @@ use treeline_cuda::ops::norm::{Norm, NormCall};
 use treeline_cuda::ops::rows::{Bucket, RowPlan, Sight};
 use treeline_cuda::ops::swiglu::Swiglu;
 use treeline_cuda::testing::{Numbers, gpus};
-use typed::{download, round, upload, worst};
+use typed::{download, poisoned, round, upload, worst};
 
 const TYPES: [Dtype; 2] = [Dtype::F32, Dtype::Bf16];
 
@@ -36,7 +36,7 @@ fn embedding_copies_rows_and_zeroes_padding() {
             plan.add(0, 0, &[7, 0, 49], Sight::Causal).unwrap();
             plan.add(10, 0, &[3, 50], Sight::Causal).unwrap();
             plan.push(gpu, Bucket { rows: 9, seqs: 2 }).unwrap();
-            let x = gpu.alloc::<f32>("x", 9 * hidden).unwrap();
+            let x = poisoned::<f32>(gpu, 9 * hidden);
             let embed = Embed::new(gpu, dtype, hidden).unwrap();
             embed.run(gpu, 9, &plan.ptrs(), on_device.ptr(), 50, x.ptr()).unwrap();
             let x = gpu.read_all(&x).unwrap();
@@ -85,8 +85,8 @@ fn norm_adds_taps_and_norms() {
                 start[3 * width..4 * width].fill(f32::NAN);
                 let dx = gpu.upload("x", &start).unwrap();
                 let (stride, taps) = (2 * width, 3 * width);
-                let out = gpu.alloc::<u8>("out", ROWS * stride * dtype.bytes()).unwrap();
-                let tap = gpu.alloc::<u8>("tap", ROWS * taps * dtype.bytes()).unwrap();
+                let out = poisoned::<u8>(gpu, ROWS * stride * dtype.bytes());
+                let tap = poisoned::<u8>(gpu, ROWS * taps * dtype.bytes());
                 let some = |on: bool, at: Ptr| if on { at } else { Ptr::NULL };
                 let call = NormCall {
                     x: dx.ptr(),
@@ -145,7 +145,7 @@ fn norm_picks_rows_and_takes_activations() {
         let weight = numbers.floats(width, 1.0);
         let (dx, da, dw) = (gpu.upload("x", &x).unwrap(), upload(gpu, dtype, &a), gpu.upload("w", &weight).unwrap());
         let index = gpu.upload("index", &[2u32, 0, u32::MAX, 2]).unwrap();
-        let out = gpu.alloc::<u8>("out", 4 * width * dtype.bytes()).unwrap();
+        let out = poisoned::<u8>(gpu, 4 * width * dtype.bytes());
         let norm = Norm::new(gpu, dtype, width).unwrap();
         let base = NormCall { weight: dw.ptr(), eps: 1e-6, out: out.ptr(), out_stride: width, ..NormCall::default() };
 
@@ -179,7 +179,7 @@ fn swiglu_matches_f64() {
             broken[2 * 2 * inner..3 * 2 * inner].fill(f32::NAN);
             let input = upload(gpu, dtype, &broken);
             let seq = gpu.upload("seq", &[0i32, 0, -1, 1]).unwrap();
-            let out = gpu.alloc::<u8>("out", 4 * inner * dtype.bytes()).unwrap();
+            let out = poisoned::<u8>(gpu, 4 * inner * dtype.bytes());
             Swiglu::new(gpu, dtype, inner).unwrap().run(gpu, 4, seq.ptr(), input.ptr(), out.ptr()).unwrap();
             let got = download(gpu, dtype, out.ptr(), out.len());
             for (r, (got, both)) in got.chunks(inner).zip(both.chunks(2 * inner)).enumerate() {
@@ -277,8 +277,8 @@ fn features_follow_the_path_with_their_places() {
             let words = |x: &[u32]| gpu.upload("words", x).unwrap();
             let (begin, path) = (words(&[0, 6, 0]), words(&[0, 2, 5, 9, 0, 2, 9, 9, 9, 9, 9, 9]));
             let (len, start, kv) = (words(&[3, 2, 0]), words(&[10, 4, 0]), words(&[100, 200, 0]));
-            let dst = gpu.alloc::<u8>("dst", 12 * width * dtype.bytes()).unwrap();
-            let (position, kv_row) = (gpu.alloc::<u32>("p", 12).unwrap(), gpu.alloc::<u32>("kv", 12).unwrap());
+            let dst = poisoned::<u8>(gpu, 12 * width * dtype.bytes());
+            let (position, kv_row) = (poisoned::<u32>(gpu, 12), poisoned::<u32>(gpu, 12));
             let call = GatherRowsCall {
                 src: on_device.ptr(),
                 seq_begin: begin.ptr(),

@@ -8,7 +8,7 @@ use treeline_cuda::ops::gqa_prep::{GqaPrep, GqaPrepCall};
 use treeline_cuda::ops::mla_prep::{LATENT_EPS, MlaLatentCall, MlaPrep, MlaQueryCall, MlaShape};
 use treeline_cuda::ops::rope::RopeTable;
 use treeline_cuda::testing::{Numbers, gpus};
-use typed::{download, round, upload, worst};
+use typed::{download, poisoned, round, upload, worst};
 
 /// Row 3 is padding: it writes the sink.
 const POSITIONS: [u32; 5] = [0, 5, 6, 0, 63];
@@ -90,8 +90,8 @@ fn gqa(gpu: &Gpu, dtype: Dtype, case: &GqaCase) {
     let (position, kv_row) = (gpu.upload("p", &POSITIONS).unwrap(), gpu.upload("r", &KV_ROWS).unwrap());
     let seq = gpu.upload("s", &SEQS).unwrap();
     let bytes = dtype.bytes();
-    let q = gpu.alloc::<u8>("q", 5 * heads * dim * bytes).unwrap();
-    let [k, v] = [0, 1].map(|_| gpu.alloc::<u8>("cache", CACHE_ROWS * kv_heads * dim * bytes).unwrap());
+    let q = poisoned::<u8>(gpu, 5 * heads * dim * bytes);
+    let [k, v] = [0, 1].map(|_| poisoned::<u8>(gpu, CACHE_ROWS * kv_heads * dim * bytes));
     let rope = rope(dim, interleaved);
     let table = RopeTable::new(gpu, &rope, 64).unwrap();
     let prep = GqaPrep::new(gpu, dtype, heads, kv_heads, dim, interleaved).unwrap();
@@ -172,9 +172,9 @@ fn mla(gpu: &Gpu, dtype: Dtype, shape: MlaShape) {
     let (position, kv_row) = (gpu.upload("p", &POSITIONS).unwrap(), gpu.upload("r", &KV_ROWS).unwrap());
     let seq = gpu.upload("s", &SEQS).unwrap();
     let bytes = dtype.bytes();
-    let q_low = gpu.alloc::<u8>("q_low", 5 * q_rank * bytes).unwrap();
-    let cache = gpu.alloc::<u8>("cache", CACHE_ROWS * key * bytes).unwrap();
-    let absorbed = gpu.alloc::<u8>("absorbed", 5 * heads * key * bytes).unwrap();
+    let q_low = poisoned::<u8>(gpu, 5 * q_rank * bytes);
+    let cache = poisoned::<u8>(gpu, CACHE_ROWS * key * bytes);
+    let absorbed = poisoned::<u8>(gpu, 5 * heads * key * bytes);
     let rope = rope(turning, interleaved);
     let table = RopeTable::new(gpu, &rope, 64).unwrap();
     let prep = MlaPrep::new(gpu, dtype, shape).unwrap();

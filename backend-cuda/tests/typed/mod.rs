@@ -17,6 +17,13 @@ pub fn upload(gpu: &Gpu, dtype: Dtype, x: &[f32]) -> Buffer<u8> {
     gpu.upload("test data", &bytes).unwrap()
 }
 
+/// Memory that is full of NaN in either type.
+pub fn poisoned<T: bytemuck::Pod>(gpu: &Gpu, len: usize) -> Buffer<T> {
+    let buffer = gpu.alloc("test data", len).unwrap();
+    gpu.fill(&buffer, 0xFF).unwrap();
+    buffer
+}
+
 /// Numbers from a device.
 pub fn download(gpu: &Gpu, dtype: Dtype, from: Ptr, bytes: usize) -> Vec<f32> {
     match dtype {
