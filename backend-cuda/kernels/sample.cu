@@ -44,7 +44,7 @@ TL_KERNEL(sample_max, SampleArgs, THREADS) {
     if (threadIdx.x == 0) p.top[(u64)blockIdx.y * CHUNKS + blockIdx.x] = key;
 }
 
-TL_KERNEL(sample_draw, SampleArgs, THREADS) {
+TL_KERNEL_RESIDENT(sample_draw, SampleArgs, THREADS, 4) {
     __shared__ double values[THREADS / 32];
     __shared__ u32 tokens[THREADS / 32];
     u32 r = blockIdx.y;
@@ -53,10 +53,6 @@ TL_KERNEL(sample_draw, SampleArgs, THREADS) {
     SeqSampling s = p.sampling[row.seq];
     u64 top = row_top(p, r);
     if (!(s.temperature > 0.0f) || !usable(top)) return;
-    u32 first = blockIdx.x * CHUNK;
-    float x[QUADS][4];
-#pragma unroll
-    for (int i = 0; i < QUADS; i++) quad(row.logits, first + (i * THREADS + threadIdx.x) * 4, x[i]);
     Score score{(double)row.logits[token_of(top)], 1.0 / (double)s.temperature};
     TargetStream stream = target_stream(s.seed, s.request, row.position + 1);
     End end = FILTER ? End{p.last_key[r], p.last_token[r]} : End{0, NONE};
@@ -79,28 +75,34 @@ TL_KERNEL(sample_draw, SampleArgs, THREADS) {
     const float scale = (float)(score.scale < 1e38 ? score.scale : 1e38);
     double best = (double)MINUS_INF;
     u32 token = NONE;
+    u32 first = blockIdx.x * CHUNK + threadIdx.x * 4;
+    for (int half = 0; half < 2; half++, first += CHUNK / 2) {
+        float x[QUADS / 2][4];
 #pragma unroll
-    for (int i = 0; i < QUADS; i++) {
-        u32 at = first + (i * THREADS + threadIdx.x) * 4;
-        float up = fmaxf(fmaxf(x[i][0], x[i][1]), fmaxf(x[i][2], x[i][3]));
-        // No noise lifts these to the bar.
-        if (!((up - max) * scale + most >= bar)) continue;
-        Words4 noise = noise_of(stream, at / 4);
-        u32 pass = 0;
+        for (int i = 0; i < QUADS / 2; i++) quad(row.logits, first + i * THREADS * 4, x[i]);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float least = exp2_approx(((x[i][j] - max) * scale - bar) * LOG2E) * 1.001f;
-            // 1 + (1 - u), cut to 23 bits.
-            float v = __uint_as_float((~noise.w[j] >> 9) | 0x3f800000u);
-            pass |= v <= 1.0f + least ? 1u << j : 0u;
-        }
-        for (; pass; pass &= pass - 1) {
-            u32 j = (u32)__ffs((i32)pass) - 1;
-            float logit = j < 2 ? (j < 1 ? x[i][0] : x[i][1]) : (j < 3 ? x[i][2] : x[i][3]);
-            double exact = score(logit);
-            if (!(exact > (double)MINUS_INF) || (FILTER && !end.keeps(order_of(exact), at + j))) continue;
-            exact += gumbel(noise.at(j));
-            if (exact > best) best = exact, token = at + j;
+        for (int i = 0; i < QUADS / 2; i++) {
+            u32 at = first + i * THREADS * 4;
+            float up = fmaxf(fmaxf(x[i][0], x[i][1]), fmaxf(x[i][2], x[i][3]));
+            // No noise lifts these to the bar.
+            if (!((up - max) * scale + most >= bar)) continue;
+            Words4 noise = noise_of(stream, at / 4);
+            u32 pass = 0;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float least = exp2_approx(((x[i][j] - max) * scale - bar) * LOG2E) * 1.001f;
+                // 1 + (1 - u), cut to 23 bits.
+                float v = __uint_as_float((~noise.w[j] >> 9) | 0x3f800000u);
+                pass |= v <= 1.0f + least ? 1u << j : 0u;
+            }
+            for (; pass; pass &= pass - 1) {
+                u32 j = (u32)__ffs((i32)pass) - 1;
+                // Read again: few come here, and the registers stay free.
+                double exact = at + j < VOCAB ? score(row.logits[at + j]) : (double)MINUS_INF;
+                if (!(exact > (double)MINUS_INF) || (FILTER && !end.keeps(order_of(exact), at + j))) continue;
+                exact += gumbel(noise.at(j));
+                if (exact > best) best = exact, token = at + j;
+            }
         }
     }
 #pragma unroll

@@ -91,14 +91,14 @@ TL_DEVICE u64 block_before(u64 x, u64 *parts, u64 &total) {
 }
 
 // Largest `t` with `count(t)` >= want, where `count` falls as t rises and sums over the block; 0 where even 1 has fewer.
-// Ends early at a `t` with exactly `want`.
-template <class Key, class Count> TL_DEVICE Key threshold(u32 want, const Count &count) {
+// Ends early at a `t` with at most `spare` more.
+template <class Key, class Count> TL_DEVICE Key threshold(u32 want, const Count &count, u32 spare = 0) {
     Key t = 0;
     for (Key bit = (Key)1 << (sizeof(Key) * 8 - 1); bit; bit >>= 1) {
         u32 n = count((Key)(t | bit));
         if (n >= want) {
             t |= bit;
-            if (n == want) break;
+            if (n <= want + spare) break;
         }
     }
     return t;

@@ -14,7 +14,8 @@
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define MERGE_THREADS 1024
+#define MERGE_THREADS 256
+#define EACH ((ROOM + MERGE_THREADS - 1) / MERGE_THREADS)
 #define CHUNK (THREADS * ITEMS)
 #define LOG2E 1.4426950408889634f
 
@@ -37,7 +38,10 @@ struct TopkArgs {
 // 0 stands for what is never listed: -inf (and NaN, which makes the row a fault).
 TL_DEVICE u32 key_of(float x) { return x > MINUS_INF ? order_of(x) : 0u; }
 
-TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
+// Key of the smallest finite number: nothing is listed below.
+#define LOWEST 0x00800000u
+
+TL_KERNEL_RESIDENT(topk_chunk, TopkArgs, THREADS, 4) {
     __shared__ u32 parts[64];
     __shared__ float sums[8];
     __shared__ u32 filled;
@@ -75,79 +79,86 @@ TL_KERNEL(topk_chunk, TopkArgs, THREADS) {
         most = fmaxf(most, m);
     }
     // Whatever is at least the smallest of the warps' thresholds: each warp has its share of the wanted number above its own,
-    // so all are listed that could be wanted. No barrier on the way.
+    // so all are listed that could be wanted. No barrier on the way; a few more than the share will do.
+    const u32 share = (WIDTH + SPARE + WARPS - 1) / WARPS;
     u32 top = warp_max(order_of(most));
-    u32 least = threshold<u32>((WIDTH + SPARE + WARPS - 1) / WARPS, [&](u32 key) {
-        u32 n = 0;
+    u32 least = threshold<u32>(
+        share,
+        [&](u32 key) {
+            u32 n = 0;
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) n += (u32)__popc(__ballot_sync(LANES, best[g] >= key));
-        return n;
-    });
+            for (int g = 0; g < GROUPS; g++) n += (u32)__popc(__ballot_sync(LANES, best[g] >= key));
+            return n;
+        },
+        share / 4);
     if (t % 32 == 0) parts[t / 32] = top, parts[WARPS + t / 32] = ~least;
     __syncthreads();
     top = warp_max(t % 32 < WARPS ? parts[t % 32] : 0u);
     u32 floor = ~warp_max(t % 32 < WARPS ? parts[WARPS + t % 32] : 0u);
-    floor = floor ? floor : 1u;
-    float max = number_of(top);
-    u32 turn = 0;
-    __syncthreads();
+    floor = floor > LOWEST ? floor : LOWEST;
+    float max = number_of(top), bar = number_of(floor);
+    u64 list = at * CAP;
 
-    // NaN must show even where nothing else is finite.
     float sum = 0.0f;
+    u32 hits = 0;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        float e = exp2_approx((x[i] - max) * LOG2E);
-        sum += x[i] == MINUS_INF ? 0.0f : e;
+        sum += exp2_approx((x[i] - max) * LOG2E);
+        hits |= x[i] >= bar ? 1u << i : 0u;
+    }
+    // The entries' order does not matter: the merge sorts. Few are read again, which leaves the registers alone.
+    for (; hits; hits &= hits - 1) {
+        u32 i = (u32)__ffs((i32)hits) - 1, slot = atomicAdd(&filled, 1u);
+        u32 token = first + ((i / 4) * THREADS + t) * 4 + i % 4;
+        if (slot < CAP) p.value[list + slot] = logits[token], p.token[list + slot] = token;
+    }
+    if (max == MINUS_INF) {
+        // -inf - -inf is no number; NaN must show even where nothing else is finite.
+        sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) sum += x[i] == MINUS_INF ? 0.0f : x[i];
     }
 #pragma unroll
     for (int far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(LANES, sum, far);
     if (t % 32 == 0) sums[t / 32] = sum;
-
-    u32 mine = 0;
-#pragma unroll
-    for (int i = 0; i < ITEMS; i++) mine += key_of(x[i]) >= floor;
-    u32 n = block_add(mine, parts, turn);
-    bool cut = false;
-    if (n > CAP) {
-        // The best lie close together: search among all logits.
-        floor = threshold<u32>(WIDTH + SPARE, [&](u32 key) {
-            u32 n = 0;
-#pragma unroll
-            for (int i = 0; i < ITEMS; i++) n += key_of(x[i]) >= key;
-            return block_add(n, parts, turn);
-        });
-        mine = 0;
-#pragma unroll
-        for (int i = 0; i < ITEMS; i++) mine += key_of(x[i]) >= floor;
-        n = block_add(mine, parts, turn);
-        // Too many equal ones: what does not fit is left out, and the floor says so.
-        cut = n > CAP;
-    }
-    u64 list = at * CAP;
-#pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        u32 key = key_of(x[i]);
-        if (key >= floor && (!cut || key > floor)) {
-            u32 slot = atomicAdd(&filled, 1u);
-            // The entries' order does not matter: the merge sorts.
-            p.value[list + slot] = x[i];
-            p.token[list + slot] = first + ((i / 4) * THREADS + t) * 4 + i % 4;
-        }
-    }
     __syncthreads();
+    u32 n = filled, turn = 0;
+    if (n > CAP) {
+        // The best lie close together: search among all logits, read again.
+        auto logit = [&](u32 i) { return first + i < VOCAB ? logits[first + i] : MINUS_INF; };
+        auto above = [&](u32 key) {
+            u32 n = 0;
+            for (u32 i = t; i < CHUNK; i += THREADS) n += key_of(logit(i)) >= key;
+            return block_add(n, parts, turn);
+        };
+        floor = threshold<u32>(WIDTH + SPARE, above);
+        floor = floor > LOWEST ? floor : LOWEST;
+        // Too many equal ones: they are left out, and the floor says so.
+        if (above(floor) > CAP) floor++;
+        if (t == 0) filled = 0;
+        __syncthreads();
+        for (u32 i = t; i < CHUNK; i += THREADS) {
+            if (key_of(logit(i)) < floor) continue;
+            u32 slot = atomicAdd(&filled, 1u);
+            p.value[list + slot] = logit(i);
+            p.token[list + slot] = first + i;
+        }
+        __syncthreads();
+        n = filled;
+    }
     if (t == 0) {
         float total = 0.0f;
-        for (int w = 0; w < THREADS / 32; w++) total += sums[w];
+        for (int w = 0; w < WARPS; w++) total += sums[w];
         p.chunk_max[at] = max;
         p.chunk_sum[at] = total;
-        p.chunk_count[at] = filled;
-        p.chunk_floor[at] = cut ? floor + 1 : floor;
+        p.chunk_count[at] = n;
+        p.chunk_floor[at] = floor;
     }
 }
 
 TL_DEVICE u64 entry(float logp, u32 token) { return (u64)order_of(logp) << 32 | (u32)~token; }
 
-TL_KERNEL_RESIDENT(topk_merge, TopkArgs, MERGE_THREADS, 1) {
+TL_KERNEL(topk_merge, TopkArgs, MERGE_THREADS) {
     TL_SHARED(bytes);
     u64 *keys = (u64 *)bytes;  // [ROOM]
     u64 *best = keys + ROOM;   // [SORT]
@@ -215,15 +226,28 @@ TL_KERNEL_RESIDENT(topk_merge, TopkArgs, MERGE_THREADS, 1) {
             for (u32 i = t % 32; i < n; i += 32) keys[to + i] = entry(p.value[list + i] - norm, p.token[list + i]);
         }
         __syncthreads();
+        u64 own[EACH < 20 ? EACH : 1];
+        if (EACH < 20) {
+#pragma unroll
+            for (u32 k = 0; k < (EACH < 20 ? EACH : 1); k++) {
+                u32 i = t + k * MERGE_THREADS;
+                own[k] = i < total ? keys[i] : 0;
+            }
+        }
         floor = threshold<u64>(WIDTH, [&](u64 key) {
             u32 n = 0;
-            for (u32 i = t; i < total; i += MERGE_THREADS) n += keys[i] >= key;
+            if (EACH < 20) {
+#pragma unroll
+                for (u32 k = 0; k < (EACH < 20 ? EACH : 1); k++) n += own[k] >= key;
+            } else {
+                for (u32 i = t; i < total; i += MERGE_THREADS) n += keys[i] >= key;
+            }
             return block_add(n, parts, turn);
         });
         // The best that a list may have left out.
         for (u32 c = t; c < CHUNKS; c += MERGE_THREADS) {
             u32 listed = p.chunk_floor[at + c];
-            if (listed > 1 && entry(number_of(listed - 1) - norm, 0) >= floor) doubt = 1;
+            if (listed > LOWEST && entry(number_of(listed - 1) - norm, 0) >= floor) doubt = 1;
         }
         __syncthreads();
     }

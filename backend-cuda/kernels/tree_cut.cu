@@ -17,6 +17,8 @@
 // Threads that count for one entry.
 #define PARTS 8
 #define TRIES 3
+// Up to here all entries are compared with each other.
+#define FEW 128
 
 struct CutArgs {
     TreeIo io;
@@ -61,6 +63,7 @@ TL_KERNEL_RESIDENT(tree_cut, CutArgs, THREADS, 2) {
     __shared__ float rows[LEVELS * COLS];
     __shared__ u32 parts[64];
     __shared__ u32 counts[LEVELS + 1];
+    __shared__ u16 chosen[ENTRIES];
     __shared__ u32 tip, grown;
     Listed &l = *(Listed *)memory;
     u32 s = blockIdx.x, t = threadIdx.x, lane = t % 32, turn = 0;
@@ -183,17 +186,36 @@ TL_KERNEL_RESIDENT(tree_cut, CutArgs, THREADS, 2) {
         write_grown(p.io, s, g, grown);
         return;
     }
-    for (u32 first = 1; first < total; first += THREADS / PARTS) {
-        u32 e = first + t / PARTS;
+    // Those that have a place, ties at the end included.
+    u64 last = 0;
+    if (total > FEW && total - 1 > limits.nodes) {
+        last = threshold<u64>(limits.nodes, [&](u64 key) {
+            u32 n = 0;
+            for (u32 e = 1 + t; e < total; e += THREADS) n += l.key[e] >= key;
+            return block_add(n, parts, turn);
+        });
+    }
+    if (t == 0) grown = 0;
+    __syncthreads();
+    for (u32 e = 1 + t; e < total; e += THREADS) {
+        l.place[e] = 0;
+        if (l.key[e] >= last) chosen[atomicAdd(&grown, 1u)] = (u16)e;
+    }
+    __syncthreads();
+    u32 n = grown;
+    for (u32 first = 0; first < n; first += THREADS / PARTS) {
+        u32 at = first + t / PARTS;
+        u32 e = at < n ? chosen[at] : 0;
         u32 before = 0;
-        u64 key = e < total ? l.key[e] : 0;
-        for (u32 j = 1 + t % PARTS; j < total; j += PARTS) {
+        u64 key = l.key[e];
+        for (u32 i = t % PARTS; i < n; i += PARTS) {
+            u32 j = chosen[i];
             u64 other = l.key[j];
-            before += other > key || (other == key && j != e && e < total && tuple_before(l, j, e));
+            before += other > key || (other == key && j != e && tuple_before(l, j, e));
         }
 #pragma unroll
         for (int far = 1; far < PARTS; far *= 2) before += __shfl_xor_sync(LANES, before, far);
-        if (e < total && t % PARTS == 0) l.place[e] = before < limits.nodes ? (u16)(before + 1) : 0;
+        if (at < n && t % PARTS == 0) l.place[e] = before < limits.nodes ? (u16)(before + 1) : 0;
     }
     __syncthreads();
     for (u32 e = 1 + t; e < total; e += THREADS) {

@@ -5,7 +5,7 @@ use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
 const THREADS: usize = 256;
-const MERGE_THREADS: u32 = 1024;
+const MERGE_THREADS: u32 = 256;
 
 /// Entries listed beyond the width, for those that rounding makes equal.
 const SPARE: usize = 8;

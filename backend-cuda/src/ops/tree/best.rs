@@ -118,16 +118,14 @@ impl Best {
 }
 
 impl Grow {
-    /// The list that gives the first bound: twice as many tuples as nodes, those that come first in most drafts.
+    /// The list that gives the first bound: several times as many tuples as nodes, those that come first in most drafts.
     fn cut(gpu: &Gpu, sizes: TreeSizes) -> Result<Self> {
-        let mut list = Vec::new();
-        let mut nodes = 4;
-        while list.len() < 2 * sizes.nodes {
+        let most = sizes.nodes.min(256);
+        let mut nodes = most.min(4);
+        let mut list = tuples(sizes.levels, nodes);
+        while list.len() < 6 * sizes.nodes && nodes < most {
+            nodes = (nodes + nodes.div_ceil(4)).min(most);
             list = tuples(sizes.levels, nodes);
-            if nodes >= sizes.nodes.min(256) {
-                break;
-            }
-            nodes = (nodes * 2).min(256);
         }
         let defines = [&sizes.defines()[..], &[("SEEDS", list.len() as i64)]].concat();
         let path: Vec<u8> = list.iter().flat_map(|t| t.path).collect();
