@@ -2,79 +2,14 @@
 
 mod pairs;
 
+use pairs::passes::{Pass, batch, rooted, trees, verify};
 use pairs::{CONTEXT, KIMI, Noise, QWEN, decode, engine, policy, requests, settings};
 use serde_json::json;
 use std::collections::BTreeMap;
-use treeline_core::{
-    Admit, Ask, Batch, Caps, Conditional, DraftView, Drafter, Draw, Engine, Forest, Law, Request, Sampling, Seq,
-    Verifier,
-};
+use treeline_core::{Ask, Batch, DraftView, Drafter, Draw, Law, Sampling};
 use treeline_cuda::device::{Arch, Dtype, Gpu};
-use treeline_cuda::engine::{CudaEngine, CudaPair, CudaSettings, CudaVerdict};
+use treeline_cuda::engine::{CudaEngine, CudaPair, CudaSettings};
 use treeline_cuda::testing::gpus;
-
-/// Tokens and parents, root first.
-type Rows = (Vec<u32>, Vec<u32>);
-
-/// Takes a prompt into a slot; the running sequence has the root of `tree`.
-fn admit(engine: &mut CudaEngine, slot: u32, prompt: &[u32], root: u32, sampling: Sampling) -> Seq {
-    let id = u64::from(slot) + 100;
-    let request = Request { id, prompt: prompt.to_vec(), max_new: 1000, eos: Vec::new(), sampling };
-    loop {
-        if let Admit::Done { start, .. } = engine.admit(slot, &request, &Law::Greedy).unwrap() {
-            let index = slot as usize;
-            return Seq { slot, request: id, index, start, root, left: 1000, eos: [].into(), sampling, round: 0 };
-        }
-    }
-}
-
-fn forest(batch: &Batch, trees: &[Rows]) -> Forest {
-    let mut forest = Forest::default();
-    let caps: Vec<Caps> = trees.iter().map(|(t, _)| Caps { nodes: t.len() as u32, depth: t.len() as u32 }).collect();
-    forest.reset(batch, &caps);
-    for (at, (tokens, parents)) in trees.iter().enumerate() {
-        for node in 1..tokens.len() {
-            forest.tree_mut(at).push(parents[node], tokens[node], 0, 0.0).unwrap();
-        }
-    }
-    forest
-}
-
-/// What a pass says: bits of all its logits, and what each sequence got.
-type Pass = (Vec<Vec<u32>>, CudaVerdict);
-
-/// One verify pass; nothing is committed.
-fn verify(engine: &mut CudaEngine, batch: &Batch, trees: &[Rows], law: &Law<'_>) -> Pass {
-    let forest = forest(batch, trees);
-    let drafts = Conditional::new(batch.len(), 0);
-    let (_, verifier, _) = engine.parts();
-    verifier.poison().unwrap();
-    let verdict = verifier.verify(batch, &forest, &drafts, law).unwrap();
-    let logits = (0..forest.rows()).map(|row| verifier.logits(row).unwrap()).collect::<Vec<_>>();
-    let bits = logits.into_iter().map(|row| row.into_iter().map(f32::to_bits).collect()).collect();
-    (bits, verdict)
-}
-
-/// Trees of these numbers of rows.
-fn trees(noise: &mut Noise, rows: &[usize]) -> Vec<Rows> {
-    rows.iter().map(|&n| (noise.tokens(n), noise.parents(n, 6))).collect()
-}
-
-fn batch(engine: &mut CudaEngine, noise: &mut Noise, seqs: u32) -> Batch {
-    let seqs = (0..seqs).map(|slot| {
-        let len = 3 + noise.below(30) as usize;
-        let prompt = noise.tokens(len);
-        admit(engine, slot, &prompt, 1, Sampling::GREEDY)
-    });
-    Batch { seqs: seqs.collect() }
-}
-
-/// The batch with the trees' roots.
-fn rooted(batch: &Batch, trees: &[Rows]) -> Batch {
-    let mut batch = batch.clone();
-    batch.seqs.iter_mut().zip(trees).for_each(|(seq, tree)| seq.root = tree.0[0]);
-    batch
-}
 
 fn both(pair: &CudaPair, slots: u32, nodes: u32) -> [CudaEngine; 2] {
     let settings = CudaSettings { chunk: 64, ..CudaSettings::new(slots, pair.options().context, nodes) };
@@ -165,7 +100,7 @@ fn fault_33_drafts_do_not_touch_the_targets_outputs() {
         let want = verify(&mut engine, &start, &trees, &Law::Greedy).0;
         let ask = [Ask { depth: 7, width: 8, draw: Draw::Ranked }; 2];
         for _ in 0..3 {
-            let (drafter, verifier, features) = engine.parts();
+            let (drafter, verifier, features) = treeline_core::Engine::parts(&mut engine);
             let drafts = drafter.draft(&start, features, &ask).unwrap();
             assert_eq!(drafts.depth(0), 7);
             let kept: Vec<Vec<u32>> =

@@ -113,12 +113,12 @@ impl CudaScorer {
         self.gpu.read(self.work.experts(), self.target.moe_layers())
     }
 
-    /// Bytes of the committed cache rows, one list per layer array: what two caches must agree on.
+    /// Bytes of the first `rows` cache rows, one list per layer array: what two caches must agree on.
     ///
     /// # Errors
     /// The device's.
-    pub fn cached(&self) -> Result<Vec<Vec<u8>>> {
-        let bytes = self.len * self.cache.row_bytes();
+    pub fn cached_rows(&self, rows: usize) -> Result<Vec<Vec<u8>>> {
+        let bytes = rows * self.cache.row_bytes();
         (0..self.cache.parts()).map(|i| self.gpu.read(self.cache.part(i), bytes)).collect()
     }
 

@@ -1,6 +1,8 @@
 //! What the tests of the engine share: pairs of tiny fixtures on the device and on the CPU, requests, and runs.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+pub mod passes;
+
 use std::path::PathBuf;
 use treeline_core::{
     Ask, DraftView, End, Engine, Fault, Forest, Grow, Law, Limits, Needs, NodeRef, Request, Response, Round, RoundView,
