@@ -69,12 +69,13 @@ TL_KERNEL(tree_layers, LayersArgs, THREADS) {
             return order_of(above.key < path ? above.key : path);
         };
         auto code_at = [&](u32 c) -> u32 { return items[beam_at + c / wide].order * WIDE + c % wide; };
-        u64 least = threshold<u64>(most, [&](u64 key) {
+        auto reaching = [&](u64 key) {
             u32 n = 0;
             for (u32 c = t; c < all; c += THREADS) n += key_at(c) >= key;
             return block_add(n, parts, turn);
-        });
-        least = least ? least : 1;
+        };
+        // Mostly there is room for all.
+        u64 least = reaching(1) > most ? threshold<u64>(most, reaching) : 1;
         u32 above = 0, equal = 0;
         for (u32 c = t; c < all; c += THREADS) {
             u64 key = key_at(c);

@@ -39,7 +39,7 @@ fn upload(gpu: &Gpu, forest: &[Tree], seqs: usize, most: usize) -> Trees {
     trees
 }
 
-/// Every word of a plan that kernels may read in `bucket`, and how many others are not as they were poisoned.
+/// Every word of a plan that kernels may read in `bucket`, and how many others lost their poison.
 fn words(gpu: &Gpu, p: RowsPtr, rows: usize, seqs: usize, bucket: Bucket) -> (Vec<Vec<u32>>, usize) {
     let mut inside = Vec::new();
     let mut touched = 0;
@@ -288,10 +288,7 @@ fn fault_10_and_21_walks_are_the_laws() {
 #[test]
 fn fault_07_only_visited_rows_raise_a_fault() {
     for gpu in gpus() {
-        let mut tree = Tree::new(5, 3, 2);
-        for (parent, token) in [(0, 7), (0, 8), (1, 9)] {
-            tree.push(parent, token, 0, 0.0).unwrap();
-        }
+        let tree = Tree::from_arrays(&[5, 7, 8, 9], &[0, 0, 0, 1], &[0; 4], &[0.0; 4]).unwrap();
         let one =
             |judged: [u32; 6]| walk(&gpu, std::slice::from_ref(&tree), 2, 0, Some(&judged), &[0; 3], &[0])[0].clone();
         let none = u32::MAX;
