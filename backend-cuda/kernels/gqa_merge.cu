@@ -34,7 +34,7 @@ TL_KERNEL(gqa_merge, GqaMergeArgs, 128) {
     }
     Cut cut = p.cuts[s];
     if (cut.parts == 1) return;
-    u32 pair = p.rows.offset[row] * GROUP + head % GROUP, tile = pair / cut.pairs, m = pair % cut.pairs;
+    u32 pair = p.rows.offset[row] * GROUP + head % GROUP, tile = over(pair, cut.pairs), m = pair - tile * cut.pairs;
     u64 first = (u64)cut.first + (head / GROUP) * cut.tiles + tile, step = (u64)KV_HEADS * cut.tiles;
     float most = MINUS_INFINITY, whole = 0.0f;
     // MOST_PARTS = 64: two parts a lane.

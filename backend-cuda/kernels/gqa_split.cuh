@@ -39,6 +39,14 @@ struct Length {
     u32 steps;
 };
 
+// a / b for a below 2^24, rounded down: the general division is several times longer, and every block waits for a few of them.
+TL_DEVICE u32 over(u32 a, u32 b) {
+    u32 q = (u32)((float)a * rcp_approx((float)b));
+    i32 rest = (i32)(a - q * b);
+    return rest < 0 ? q - 1 : rest >= (i32)b ? q + 1 : q;
+}
+TL_DEVICE u32 over_up(u32 a, u32 b) { return over(a + b - 1, b); }
+
 TL_DEVICE Length length_of(const Rows &rows, u32 s, u32 seqs, u32 window) {
     Length of = {0, 0, 0, 0, 0};
     if (s < seqs) {
@@ -71,15 +79,19 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
     total = __reduce_add_sync(all, total);
     if (items == 0) return false;
     slots = max(slots, items);
-    // Steps of one part: as few as fill the machine without a second wave. One sequence (or equal ones) in one try; else a
-    // search from below, whose steps cost at most an eighth.
-    u32 quota = max(max((total + slots - 1) / slots, (u32)LEAST_STEPS), (longest + MOST_PARTS - 1) / MOST_PARTS);
-    quota = max(quota, (total / items + slots / items - 1) / (slots / items));
+    // Steps of one part: as few as fill the machine without a second wave. Equal sequences in one try; else a search from below,
+    // whose steps cost at most an eighth.
+    u32 most = over(slots, items), quota = max((longest + MOST_PARTS - 1) / MOST_PARTS, (u32)LEAST_STEPS);
+    if (seqs == 1) {
+        quota = max(quota, over_up(longest, most));
+    } else {
+        quota = max(quota, max((total + slots - 1) / slots, (total / items + most - 1) / most));
+    }
     for (;;) {
         u32 blocks = 0;
         for (u32 base = 0; base < seqs; base += 32) {
             Length of = base ? length_of(rows, base + lane, seqs, window) : kept;
-            if (of.rows) blocks += of.tiles * ((of.steps + quota - 1) / quota);
+            if (of.rows) blocks += of.tiles * over_up(of.steps, quota);
         }
         if (__reduce_add_sync(all, blocks) <= slots) break;
         quota += max(quota / 8, 1u);
@@ -89,7 +101,7 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
     for (u32 base = 0; base < seqs; base += 32) {
         u32 s = base + lane;
         Length of = base ? length_of(rows, s, seqs, window) : kept;
-        u32 tiles = of.tiles / KV_HEADS, parts = of.rows ? (of.steps + quota - 1) / quota : 0;
+        u32 tiles = of.tiles / KV_HEADS, parts = of.rows ? over_up(of.steps, quota) : 0;
         u32 mine = of.tiles * parts, upto = mine;
 #pragma unroll
         for (int near = 1; near < 32; near *= 2) {
@@ -98,15 +110,15 @@ TL_DEVICE bool find_job(const Rows &rows, u32 seqs, u32 window, u32 slots, Cut *
         }
         u32 first = before + upto - mine;
         // Tiles of one sequence get equally many pairs, so that none has only the rest.
-        Cut cut = {first, tiles, parts, tiles ? (of.rows * GROUP + tiles - 1) / tiles : 0};
+        Cut cut = {first, tiles, parts, tiles ? over_up(of.rows * GROUP, tiles) : 0};
         if (blockIdx.x == 0 && s < seqs) cuts[s] = cut;
         if (blockIdx.x >= first && blockIdx.x < first + mine) {
             // Neighbouring blocks read the same keys: tile first, then head, then part.
-            u32 i = blockIdx.x - first, part = i / of.tiles;
+            u32 i = blockIdx.x - first, part = over(i, of.tiles), column = over(i, tiles);
             job->cut = cut;
             job->seq = s;
-            job->tile = i % tiles;
-            job->kv_head = i / tiles % KV_HEADS;
+            job->tile = i - column * tiles;
+            job->kv_head = column % KV_HEADS;
             job->kv = rows.seq_kv[s];
             job->start = of.start;
             job->row = rows.seq_begin[s];
