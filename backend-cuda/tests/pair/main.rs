@@ -1,0 +1,13 @@
+//! The engine on real text: the mini pair on a GPU, tiny fixtures on the emulator, each against the CPU engine.
+//!
+//! Figures are printed: `cargo test -p treeline-cuda --test pair -- --nocapture`.
+
+#[path = "../pairs/mod.rs"]
+mod pairs;
+
+mod forced;
+mod ranks;
+mod steady;
+mod subject;
+mod text;
+mod watch;
