@@ -19,8 +19,8 @@ fn ways(gpu: &Gpu, dtype: Dtype, shape: GqaShape) -> Vec<(GqaForm, Option<usize>
     let tiles = |form: GqaForm| -> &[(usize, u32)] {
         match form {
             GqaForm::Any => &[],
-            GqaForm::Portable => &[(0, 2), (0, 9), (1, 8), (2, 1), (2, 8)],
-            GqaForm::Hopper => &[(2, 2), (2, 11), (3, 1), (3, 8), (4, 1), (4, 7)],
+            GqaForm::Portable => &[(0, 9), (1, 8), (2, 1)],
+            GqaForm::Hopper => &[(2, 11), (3, 1), (4, 7)],
         }
     };
     let of = |form: GqaForm| tiles(form).iter().map(move |&(h, sms)| (form, Some(h), sms)).chain([(form, None, 13)]);
