@@ -2,11 +2,12 @@
 
 use super::draft::{CudaDrafts, Kind};
 use super::graphs::Graphs;
+use super::pick::Pick;
 use super::report::Report;
 use super::settings::CudaSettings;
 use super::slots::CudaEngine;
 use super::state::{Field, NONE};
-use super::verifier::{CudaVerifier, Pick, broken};
+use super::verifier::{CudaVerifier, broken};
 use crate::device::{Event, Gpu, Ptr};
 use crate::error::{CudaError, Result};
 use crate::ops::plan::{Plan, PlanArgs};

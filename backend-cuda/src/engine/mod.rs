@@ -7,12 +7,15 @@
 
 mod buckets;
 mod clock;
+mod commit;
 mod draft;
 mod features;
 mod fused;
 mod graphs;
 mod judge;
 mod pair;
+mod pick;
+mod prefill;
 mod report;
 mod scorer;
 mod settings;

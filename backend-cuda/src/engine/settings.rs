@@ -67,7 +67,7 @@ impl CudaSettings {
     }
 }
 
-const _: () = assert!(MOST_NODES as usize + 1 <= MOST_ROWS && MOST_CHUNK as usize <= MOST_ROWS);
+const _: () = assert!((MOST_NODES as usize) < MOST_ROWS && MOST_CHUNK as usize <= MOST_ROWS);
 
 #[cfg(test)]
 mod tests {

@@ -126,7 +126,7 @@ impl CudaEngine {
         self.verifier.chunk(slot, start as u32, tokens, last)?;
         match &mut self.drafter.kind {
             Kind::None => {}
-            Kind::Block(drafter) => drafter.absorb(self.verifier.chunk_taps(tokens.len() as u32))?,
+            Kind::Block(drafter) => drafter.absorb(self.verifier.chunk_taps())?,
             Kind::Autoregressive(drafter) => {
                 if let Some(committed) = &self.features.tokens {
                     committed.borrow_mut()[slot as usize].extend_from_slice(tokens);

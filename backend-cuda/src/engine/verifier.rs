@@ -2,56 +2,22 @@
 
 use super::buckets::{Buckets, graph_id};
 use super::clock::Clock;
-use super::features::{Absorb, Accepted, CudaFeatures, Taps};
+use super::features::{Absorb, CudaFeatures};
 use super::graphs::Graphs;
 use super::judge::{DeviceRows, descend};
+use super::pick::Pick;
+use super::prefill::Prefill;
 use super::settings::CudaSettings;
 use super::state::{Field, State};
 use crate::device::{Buffer, Gpu, Pinned, Ptr};
 use crate::error::{CudaError, Result as CudaResult};
 use crate::model::{Cache, Head, Target, Work};
-use crate::ops::gather::{GatherKv, GatherKvCall};
+use crate::ops::gather::GatherKv;
 use crate::ops::rows::{Bucket, RowPlan, Sight};
-use crate::ops::sample::{Draw, Sample, SampleArgs};
+use crate::ops::sample::{Sample, SampleArgs};
 use std::sync::Arc;
 use treeline_core::law::{Scratch, first_token, judge, settle};
 use treeline_core::{Batch, DraftView, Error, Fault, Forest, Law, Phase, Request, RoundLog, Step, Verifier};
-
-/// How a row's token is chosen on the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Pick {
-    /// Argmax.
-    Greedy,
-    /// One sample by the sequence's temperature.
-    Sample,
-    /// One sample by the sequence's temperature and filters.
-    Filter,
-    /// Not at all: the verdict comes from the host, or from a trace.
-    None,
-}
-
-impl Pick {
-    /// What a law needs for these sequences.
-    pub fn of(law: &Law<'_>, batch: &Batch) -> Self {
-        let sampled = || batch.iter().filter(|s| s.sampling.temperature > 0.0).map(|s| s.sampling);
-        match law {
-            Law::Greedy => Self::Greedy,
-            Law::SampleMatch { .. } if sampled().next().is_none() => Self::Greedy,
-            Law::SampleMatch { .. } if sampled().any(|s| s.top_k > 0 || s.top_p < 1.0) => Self::Filter,
-            Law::SampleMatch { .. } => Self::Sample,
-            Law::Residual { .. } | Law::Traversal { .. } | Law::Forced(_) => Self::None,
-        }
-    }
-
-    fn draw(self) -> Option<Draw> {
-        match self {
-            Self::Greedy => Some(Draw::Greedy),
-            Self::Sample => Some(Draw::Sample),
-            Self::Filter => Some(Draw::Filter),
-            Self::None => None,
-        }
-    }
-}
 
 /// The target model on the device with the caches of all slots.
 #[derive(Debug)]
@@ -72,23 +38,13 @@ pub struct CudaVerifier {
     pub(super) tokens: Buffer<u32>,
     pub(super) clock: Clock,
     pub(super) forwards: Graphs<(Bucket, Pick)>,
-    commits: Graphs<u32>,
-    gather: GatherKv,
+    pub(super) commits: Graphs<u32>,
+    pub(super) gatherer: GatherKv,
     prefill: Prefill,
     /// Chosen tokens and expert counts of the last pass.
     pulled: Pinned<u32>,
     experts: Pinned<u32>,
     scratch: Scratch,
-}
-
-/// Buffers of prompt chunks; apart, so that the features of a verify pass outlive an admission.
-#[derive(Debug)]
-struct Prefill {
-    work: Work,
-    plan: RowPlan,
-    buckets: Buckets,
-    /// 0, 1, 2 …: the address of entry `i` picks row `i` for the head.
-    numbers: Buffer<u32>,
 }
 
 /// Outcome of one pass: per sequence what it gets, and what the log says of the pass.
@@ -101,7 +57,6 @@ pub struct CudaVerdict {
 
 impl CudaVerdict {
     /// What each sequence gets, in batch order.
-    #[must_use]
     pub fn results(&self) -> &[Result<Step, Fault>] {
         &self.results
     }
@@ -134,17 +89,10 @@ impl CudaVerifier {
     ) -> CudaResult<Self> {
         let sink = settings.slots * stride;
         let most = Bucket { rows: settings.rows, seqs: settings.slots };
-        let chunk = Bucket { rows: settings.chunk, seqs: 1 };
         let cache = target.cache(gpu, sink as usize + 1)?;
-        let numbers: Vec<u32> = (0..settings.chunk).collect();
         Ok(Self {
-            gather: GatherKv::new(gpu, cache.row_bytes())?,
-            prefill: Prefill {
-                work: target.work(gpu, chunk, taps)?,
-                plan: RowPlan::new(gpu, settings.chunk as usize, 1, sink)?,
-                buckets: Buckets { most: chunk },
-                numbers: gpu.upload("row numbers", &numbers)?,
-            },
+            gatherer: GatherKv::new(gpu, cache.row_bytes())?,
+            prefill: Prefill::new(gpu, &target, settings.chunk, sink, taps)?,
             work: target.work(gpu, most, taps)?,
             plan: RowPlan::new(gpu, settings.rows as usize, settings.slots as usize, sink)?,
             buckets: Buckets { most },
@@ -192,26 +140,18 @@ impl CudaVerifier {
 
     /// Runs a prompt chunk of one slot. Leaves its taps, and with `last` the logits of its last row.
     pub(super) fn chunk(&mut self, slot: u32, start: u32, tokens: &[u32], last: bool) -> CudaResult<()> {
-        let (kv, rows) = (self.kv(slot), tokens.len() as u32);
-        let p = &mut self.prefill;
-        p.plan.clear();
-        p.plan.add(kv, start, tokens, Sight::Causal)?;
-        let bucket = p.buckets.of(rows, 1).unwrap_or(p.buckets.most);
-        p.plan.push(&self.gpu, bucket)?;
-        let head = if last { Head::Rows { index: p.numbers.at(tokens.len() - 1), count: 1 } } else { Head::None };
-        self.target.forward(&self.gpu, bucket, p.plan.ptrs(), &self.cache, &p.work, head)
+        let kv = self.kv(slot);
+        self.prefill.run(&self.gpu, &self.target, &self.cache, (kv, start), tokens, last)
     }
 
-    /// Taps of the last chunk of `rows` rows, as padded as its pass: the drafter's cache has the same rows as the target's.
-    pub(super) fn chunk_taps(&self, rows: u32) -> Absorb {
-        let (plan, buckets) = (self.prefill.plan.ptrs(), self.prefill.buckets);
-        let rows = buckets.of(rows, 1).unwrap_or(buckets.most).rows;
-        Absorb { rows, taps: self.prefill.work.taps(), positions: plan.position, kv_rows: plan.kv_row }
+    /// Taps of the last chunk, as padded as its pass: the drafter's cache has the same rows as the target's.
+    pub(super) fn chunk_taps(&self) -> Absorb {
+        self.prefill.taps()
     }
 
     /// The first token of a response, behind the last chunk.
     pub(super) fn first_token(&mut self, law: &Law<'_>, request: &Request) -> Result<u32, Fault> {
-        let logits: CudaResult<Vec<f32>> = self.gpu.read(self.prefill.work.logits(), self.target.logits_width());
+        let logits: CudaResult<Vec<f32>> = self.gpu.read(self.prefill.logits(), self.target.logits_width());
         let logits = logits.map_err(|e| Fault::Request(e.to_string()))?;
         first_token(law, request, &logits, &mut self.scratch)
     }
@@ -293,98 +233,6 @@ impl CudaVerifier {
     /// What [`CudaVerifier::pull_experts`] brought.
     pub(super) fn experts(&self) -> Vec<u32> {
         self.experts.as_slice()[..self.target.moe_layers()].to_vec()
-    }
-
-    /// Queues the KV gather of accepted paths, and that of their features to where the drafter looks for them.
-    fn gather(&mut self, batch: &Batch, longest: usize, features: &CudaFeatures) -> CudaResult<()> {
-        let seqs = batch.len() as u32;
-        let waiting = features.taps.as_ref().is_some_and(Taps::waiting);
-        if waiting {
-            // Rounds without a draft have bare roots, so one row of each fits: the drafter has seen to it.
-            if features.taps.as_ref().is_some_and(|taps| !taps.fits(seqs * longest as u32)) {
-                let problem = format!("of {seqs} sequences grew by {longest} without a draft: they do not fit");
-                return Err(CudaError::Setting { key: "features", problem });
-            }
-            self.pack_paths(batch.len(), longest);
-        }
-        self.state.push(&self.gpu)?;
-        let (paths, lens) = (self.state.at(Field::Path), self.state.at(Field::PathLen));
-        if waiting {
-            // No draft took in what the last commit left: behind it, and not from the graph.
-            let (rows, tap_paths) = (self.plan.ptrs(), self.state.at(Field::TapPath));
-            self.gather_kv(seqs, paths, lens)?;
-            let from = Accepted { src: self.work.taps(), begin: rows.seq_begin, path: tap_paths, len: lens };
-            return features.taps.iter().try_for_each(|taps| taps.gather(&self.gpu, seqs, from, longest as u32));
-        }
-        let padded = self.buckets.seqs(seqs).unwrap_or(seqs);
-        let mut commits = std::mem::take(&mut self.commits);
-        let ran = commits.run_once(&self.gpu, padded, || self.gather_all(padded, paths, lens, features));
-        self.clock.skip(commits.take_spent());
-        self.commits = commits;
-        ran.map(|_| ())
-    }
-
-    /// KV and features of `seqs` sequences, to the features' first region.
-    pub(super) fn gather_all(&self, seqs: u32, paths: Ptr, lens: Ptr, features: &CudaFeatures) -> CudaResult<()> {
-        self.gather_kv(seqs, paths, lens)?;
-        let from = Accepted { src: self.work.taps(), begin: self.plan.ptrs().seq_begin, path: paths, len: lens };
-        let width = self.state.path as u32;
-        features.taps.iter().try_for_each(|taps| taps.gather(&self.gpu, seqs, from, width))
-    }
-
-    fn gather_kv(&self, seqs: u32, path: Ptr, path_len: Ptr) -> CudaResult<()> {
-        let rows = self.plan.ptrs();
-        let call = GatherKvCall {
-            bases: self.cache.bases(),
-            layers: self.cache.parts() as u32,
-            seq_kv: rows.seq_kv,
-            seq_start: rows.seq_start,
-            path,
-            path_len,
-            max_path: self.state.path as u32,
-        };
-        self.gather.run(&self.gpu, seqs, &call)
-    }
-
-    /// Writes the accepted rows of a sequence into the state block.
-    fn accept(&mut self, at: usize, path: &[u32]) {
-        let width = self.state.path;
-        self.state.get(Field::PathLen)[at] = path.len() as u32;
-        self.state.get(Field::Path)[at * width..][..path.len()].copy_from_slice(path);
-    }
-
-    /// The paths once more, `longest` places a sequence.
-    fn pack_paths(&mut self, seqs: usize, longest: usize) {
-        let width = self.state.path;
-        for at in 0..seqs {
-            let path: Vec<u32> = self.state.get(Field::Path)[at * width..][..longest].to_vec();
-            self.state.get(Field::TapPath)[at * longest..][..longest].copy_from_slice(&path);
-        }
-    }
-
-    /// Tells the drafter what was committed: `paths` has slot, root position and accepted rows of each sequence.
-    pub(super) fn note(
-        batch: &Batch,
-        forest: &Forest,
-        results: &[Result<Step, Fault>],
-        longest: u32,
-        features: &CudaFeatures,
-    ) {
-        let going = |result: &Result<Step, Fault>| result.as_ref().is_ok_and(|step| step.end.is_none());
-        if let Some(taps) = &features.taps {
-            let rows = |r: &Result<Step, Fault>| r.as_ref().map_or(0, |step| step.path.len() as u32 + 1);
-            let paths = batch.iter().zip(results);
-            let paths = paths.map(|(seq, r)| (seq.slot, seq.start, if going(r) { rows(r) } else { 0 }));
-            taps.note(paths, longest);
-        }
-        if let Some(tokens) = &features.tokens {
-            for (at, (seq, result)) in batch.iter().zip(results).enumerate() {
-                let Ok(step) = result else { continue };
-                let nodes = std::iter::once(0).chain(step.path.iter().copied());
-                let tree = forest.tree(at).tokens();
-                tokens.borrow_mut()[seq.slot as usize].extend(nodes.map(|node| tree[node as usize]));
-            }
-        }
     }
 }
 
