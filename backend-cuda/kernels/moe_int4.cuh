@@ -60,10 +60,11 @@ TL_DEVICE void add_scaled(float (&sum)[4], const float (&d)[4], float low, float
     sum[3] += high * d[3];
 }
 
-// What the down kernel reads of one segment, in one piece. Columns without a pick have row -1.
+// What the down kernel reads of one segment, in one piece of whole lines. Columns without a pick have row -1.
 template <int INNER> struct Middle {
     i32 row[SEGMENT];
     float weight[SEGMENT];
+    u32 pad[16];
     bf16 rows[SEGMENT][INNER]; // silu(gate h) * up h
 };
-template <int INNER> TL_DEVICE u32 middle_bytes(u32 count) { return SEGMENT * 8 + count * (INNER * 2); }
+template <int INNER> TL_DEVICE u32 middle_bytes(u32 count) { return 128 + count * (INNER * 2); }

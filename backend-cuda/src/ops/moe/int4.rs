@@ -16,7 +16,7 @@ const CHUNK_COLUMNS: usize = 64;
 const CHUNK: usize = 576;
 
 /// Bytes before the rows of one segment's activations, as in `moe_int4.cuh`: rows and weights of its picks.
-const MIDDLE_HEAD: usize = 64;
+const MIDDLE_HEAD: usize = 128;
 
 /// Most chunks of inputs that a warp keeps in registers.
 const MOST_CHUNKS: usize = 14;
