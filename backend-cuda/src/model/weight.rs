@@ -83,13 +83,14 @@ impl Weight {
 }
 
 impl Weight {
-    /// Queries of latent attention, scaled, turned and put in place in one launch. None: as for [`Weight::glu`].
-    pub fn queries(&self, rows: usize, x: Ptr, y: Ptr, queries: Queries) -> Option<Fused<'_>> {
+    /// Queries of latent attention, scaled, turned and put in place in one launch; the rows of x are `stride` apart. None: as
+    /// for [`Weight::glu`].
+    pub fn queries(&self, rows: usize, (x, stride): (Ptr, usize), y: Ptr, queries: Queries) -> Option<Fused<'_>> {
         let call = DenseCall {
             rows,
             inputs: self.inp,
             batch: 1,
-            x: Matrix::new(x, self.inp, self.dtype),
+            x: Matrix::new(x, stride, self.dtype),
             w: Matrix::new(self.ptr(), self.inp, self.dtype),
             outputs: self.out,
             y: Matrix::new(y, self.out, self.dtype),
@@ -97,7 +98,7 @@ impl Weight {
             glu: None,
             queries: Some(queries),
         };
-        let even = queries.nope.is_multiple_of(2) && queries.rope.is_multiple_of(2);
+        let even = [queries.nope, queries.rope, queries.latent].iter().all(|n| n.is_multiple_of(2));
         let few = self.few.as_ref().filter(|few| few.serves(&call) && even && self.out <= MANY_OUTPUTS)?;
         Some(Fused { few, call })
     }

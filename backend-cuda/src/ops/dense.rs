@@ -117,6 +117,26 @@ pub struct Queries {
     pub latent: usize,
     /// Factor of the queries.
     pub scale: f32,
+    /// Where x comes straight from the down-projection: its norm, and what becomes of the rest of its rows.
+    pub down: Option<Down>,
+}
+
+/// Rows of a down-projection are queries' latent (the x of the product), keys' and values' latent, rotary key. The first is normed
+/// before the product; the second is normed, the third turned, and both go to the cache (zeros where a row is padding).
+#[derive(Debug, Clone, Copy)]
+pub struct Down {
+    /// Weight of the queries' norm, f32 \[inputs\].
+    pub q_norm: Ptr,
+    /// Weight of the latent's norm, f32 \[latent\]; `latent` is even.
+    pub kv_norm: Ptr,
+    /// Added to the mean squares.
+    pub eps: f32,
+    /// Cache rows that are written, u32 \[rows\].
+    pub kv_row: Ptr,
+    /// Sequences, i32 \[rows\]; negative = padding.
+    pub seq: Ptr,
+    /// bf16 \[cache rows, latent + rope\].
+    pub cache: Ptr,
 }
 
 /// z = silu(gate · x) · (up · x).
@@ -144,6 +164,11 @@ struct DenseArgs {
     sin: Ptr,
     position: Ptr,
     absorbed: Ptr,
+    norm: Ptr,
+    kv_norm: Ptr,
+    kv_row: Ptr,
+    seq: Ptr,
+    cache: Ptr,
     x_stride: u64,
     x_batch: u64,
     w_batch: u64,
@@ -160,7 +185,7 @@ struct DenseArgs {
     nope: u32,
     latent: u32,
     scale: f32,
-    unused: u32,
+    eps: f32,
 }
 
 impl KernelArgs for DenseArgs {}
@@ -252,6 +277,7 @@ impl Dense {
     #[doc(hidden)]
     pub fn run_split(&self, gpu: &Gpu, call: &DenseCall, splits: usize) -> Result<()> {
         let Some((form, kernel)) = self.plan(call).map(|(at, _)| &self.kernels[at]) else { return Err(refused(call)) };
+        let down = call.queries.and_then(|q| q.down);
         let args = DenseArgs {
             x: call.x.at,
             w: call.w.at,
@@ -264,6 +290,11 @@ impl Dense {
             sin: call.queries.map_or(Ptr::NULL, |q| q.sin),
             position: call.queries.map_or(Ptr::NULL, |q| q.position),
             absorbed: call.queries.map_or(Ptr::NULL, |q| q.absorbed),
+            norm: down.map_or(Ptr::NULL, |d| d.q_norm),
+            kv_norm: down.map_or(Ptr::NULL, |d| d.kv_norm),
+            kv_row: down.map_or(Ptr::NULL, |d| d.kv_row),
+            seq: down.map_or(Ptr::NULL, |d| d.seq),
+            cache: down.map_or(Ptr::NULL, |d| d.cache),
             x_stride: call.x.stride as u64,
             x_batch: call.x.batch_stride as u64,
             w_batch: call.w.batch_stride as u64,
@@ -280,10 +311,12 @@ impl Dense {
             nope: call.queries.map_or(0, |q| q.nope as u32),
             latent: call.queries.map_or(0, |q| q.latent as u32),
             scale: call.queries.map_or(1.0, |q| q.scale),
-            unused: 0,
+            eps: down.map_or(0.0, |d| d.eps),
         };
         let shared = form.shared(call.inputs / STEP, splits) as u32;
-        let grid = [call.tiles() as u32, splits as u32, call.batch as u32];
+        // A block a row for the rest of the down-projection.
+        let more = down.map_or(0, |_| call.rows);
+        let grid = [(call.tiles() + more) as u32, splits as u32, call.batch as u32];
         let launch = Launch { grid, block: 32 * form.warps as u32, shared };
         gpu.launch_early(kernel, launch, &args)
     }
