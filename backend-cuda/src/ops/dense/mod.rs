@@ -1,7 +1,11 @@
 //! Products of bf16 weights with a few rows, where a library's kernels are slower than the memory: several products that read
 //! the same rows go in one launch, and the gates of a SwiGLU are applied where they are made.
 
-use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Matrix, Ptr};
+mod call;
+
+pub use call::{DenseCall, Down, Glu, Queries};
+
+use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
@@ -72,84 +76,6 @@ fn refused(call: &DenseCall) -> CudaError {
     CudaError::Kernel { kernel: "dense".into(), why: format!("there is none for {call:?}") }
 }
 
-/// What one launch computes, for each of `batch` problems. x and weights are bf16.
-#[derive(Debug, Clone, Copy)]
-pub struct DenseCall {
-    /// Rows.
-    pub rows: usize,
-    /// Inputs of each.
-    pub inputs: usize,
-    /// Problems.
-    pub batch: usize,
-    /// Rows \[rows, inputs\].
-    pub x: Matrix,
-    /// Weight \[outputs, inputs\] without gaps.
-    pub w: Matrix,
-    /// Rows of `w`; 0 = none.
-    pub outputs: usize,
-    /// Result \[rows, outputs\], bf16 or f32.
-    pub y: Matrix,
-    /// Whether y is added to (bf16).
-    pub add: bool,
-    /// A SwiGLU of the same rows (batch 1).
-    pub glu: Option<Glu>,
-    /// y are the queries of latent attention (batch 1, bf16).
-    pub queries: Option<Queries>,
-}
-
-/// What becomes of queries \[rows, heads, nope + rope\] of latent attention: all are scaled; the last `rope` of each head are
-/// turned, neighbours together, and do not go to y but behind the head's absorbed query.
-#[derive(Debug, Clone, Copy)]
-pub struct Queries {
-    /// Cosines, f32 \[positions, rope / 2\].
-    pub cos: Ptr,
-    /// Sines.
-    pub sin: Ptr,
-    /// Absolute positions, u32 \[rows\].
-    pub position: Ptr,
-    /// bf16 \[rows, heads, latent + rope\].
-    pub absorbed: Ptr,
-    /// Dimensions without position; even, as is `rope`.
-    pub nope: usize,
-    /// Dimensions with position.
-    pub rope: usize,
-    /// Width of the latent.
-    pub latent: usize,
-    /// Factor of the queries.
-    pub scale: f32,
-    /// Where x comes straight from the down-projection: its norm, and what becomes of the rest of its rows.
-    pub down: Option<Down>,
-}
-
-/// Rows of a down-projection are queries' latent (the x of the product), keys' and values' latent, rotary key. The first is normed
-/// before the product; the second is normed, the third turned, and both go to the cache (zeros where a row is padding).
-#[derive(Debug, Clone, Copy)]
-pub struct Down {
-    /// Weight of the queries' norm, f32 \[inputs\].
-    pub q_norm: Ptr,
-    /// Weight of the latent's norm, f32 \[latent\]; `latent` is even.
-    pub kv_norm: Ptr,
-    /// Added to the mean squares.
-    pub eps: f32,
-    /// Cache rows that are written, u32 \[rows\].
-    pub kv_row: Ptr,
-    /// Sequences, i32 \[rows\]; negative = padding.
-    pub seq: Ptr,
-    /// bf16 \[cache rows, latent + rope\].
-    pub cache: Ptr,
-}
-
-/// z = silu(gate · x) · (up · x).
-#[derive(Debug, Clone, Copy)]
-pub struct Glu {
-    /// Gate, then up, bf16 \[2, inner, inputs\].
-    pub w: Ptr,
-    /// Width.
-    pub inner: usize,
-    /// Result, bf16 \[rows, inner\].
-    pub z: Ptr,
-}
-
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct DenseArgs {
@@ -189,13 +115,6 @@ struct DenseArgs {
 }
 
 impl KernelArgs for DenseArgs {}
-
-impl DenseCall {
-    /// Blocks that the outputs of one problem need.
-    fn tiles(&self) -> usize {
-        self.outputs.div_ceil(OUTPUTS) + self.glu.map_or(0, |g| g.inner.div_ceil(OUTPUTS / 2))
-    }
-}
 
 impl Dense {
     /// Loads the kernels.
