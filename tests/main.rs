@@ -3,6 +3,7 @@
 mod mini;
 mod repo;
 
+mod cuda;
 mod equality;
 mod fault_table;
 mod replay;

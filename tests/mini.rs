@@ -18,7 +18,8 @@ const LEVELS: u32 = 5;
 /// Prompt files, taken in turn.
 const FILES: [&str; 5] = ["humaneval", "gsm8k", "mtbench", "heldout-code", "heldout-prose"];
 
-fn models() -> PathBuf {
+/// Where the mini pair lies.
+pub fn models() -> PathBuf {
     root().join("experiments/models")
 }
 
