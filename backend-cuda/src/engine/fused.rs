@@ -30,8 +30,8 @@ pub(super) struct Fused {
     report: Report,
     /// Programs seen so far; `None` = not for the device.
     programs: Vec<(Program, Option<TreeOp>)>,
-    trees: Graphs<(usize, u32)>,
-    plans: Graphs<Bucket>,
+    /// By program, sequences, and the pass that the rows are laid out for, where it is known beforehand.
+    trees: Graphs<(usize, u32, Option<Bucket>)>,
     commits: Graphs<(u32, bool)>,
     marks: Vec<Event>,
     /// Rounds so far.
@@ -56,7 +56,6 @@ impl Fused {
             report: Report::new(gpu, settings.slots, settings.nodes, levels + 1)?,
             programs: Vec::new(),
             trees: Graphs::new(settings.graphs),
-            plans: Graphs::new(settings.graphs),
             commits: Graphs::new(settings.graphs),
             rounds: 0,
             marks: (0..MARKS).map(|_| gpu.event()).collect::<Result<_>>()?,
@@ -64,12 +63,11 @@ impl Fused {
     }
 
     pub fn graphs(&self) -> usize {
-        self.trees.len() + self.plans.len() + self.commits.len()
+        self.trees.len() + self.commits.len()
     }
 
     pub fn forget_graphs(&mut self) {
         self.trees.forget();
-        self.plans.forget();
         self.commits.forget();
     }
 
@@ -101,6 +99,11 @@ fn most_nodes(program: &Program, slot: u32, caps: Caps) -> u32 {
         Program::Static { parents, .. } => parents.len().saturating_sub(1) as u32,
     };
     most.min(caps.nodes)
+}
+
+/// Whether only the grown trees tell how many rows they have.
+fn counted(program: &Program) -> bool {
+    matches!(program, Program::BestFirst { budget: ProgramBudget::Threshold(_), .. })
 }
 
 /// Whether caps cut a fixed shape: what is left of it is the policy's to say (it may choose another shape).
@@ -142,8 +145,7 @@ impl CudaEngine {
             return Ok(None);
         };
         let bound = most_rows(program, round.batch, round.caps);
-        let counted = matches!(program, Program::BestFirst { budget: ProgramBudget::Threshold(_), .. });
-        if self.verifier.buckets.of(bound, round.batch.len() as u32).is_none() && !counted {
+        if self.verifier.buckets.of(bound, round.batch.len() as u32).is_none() && !counted(program) {
             return Ok(None);
         }
         self.mark_draft();
@@ -167,7 +169,7 @@ impl CudaEngine {
         let Some(fused) = &mut self.fused else { return Ok(()) };
         fused.rounds += 1;
         let clock = &mut self.verifier.clock;
-        for spent in [fused.trees.take_spent(), fused.plans.take_spent(), fused.commits.take_spent()] {
+        for spent in [fused.trees.take_spent(), fused.commits.take_spent()] {
             clock.skip(spent);
         }
         clock.skip(self.drafter.take_spent());
@@ -209,7 +211,7 @@ impl CudaEngine {
         let (Kind::Block(drafter), Some(fused)) = (&mut drafter.kind, fused) else {
             return Err(CudaError::Model("a device round needs a block drafter".into()));
         };
-        let Fused { plan, walk, report, programs, trees, plans, commits, marks, .. } = fused;
+        let Fused { plan, walk, report, programs, trees, commits, marks, .. } = fused;
         let gpu = verifier.gpu.clone();
         let batch = round.batch;
         let padded = verifier.buckets.seqs(batch.len() as u32).unwrap_or(batch.len() as u32);
@@ -222,20 +224,8 @@ impl CudaEngine {
         // `program` was found to have its kernels.
         let Some(op) = &programs[at].1 else { return Err(CudaError::Model("no such program".into())) };
         let (lattice, built) = (drafter.lattice(seqs), report.trees(seqs));
-        let args = TreeArgs { seqs: verifier.state.trees(), lattice, trees: built };
-        trees.run(&gpu, (at, seqs), || op.run(&gpu, seqs, &args))?;
-        let mut rows = most_rows(program, batch, round.caps);
-        if matches!(program, Program::BestFirst { budget: ProgramBudget::Threshold(_), .. }) {
-            // Only the trees tell how many rows there are.
-            report.pull(&gpu, seqs)?;
-            gpu.sync()?;
-            rows = report.read(seqs).rows(batch.len()).iter().sum();
-        }
-        let bucket = verifier.buckets.of(rows, batch.len() as u32).ok_or_else(|| CudaError::Setting {
-            key: "rows",
-            problem: format!("of a round are {rows}; the engine was made for {:?}", verifier.buckets.most),
-        })?;
-        let args = PlanArgs {
+        let grow = TreeArgs { seqs: verifier.state.trees(), lattice, trees: built };
+        let lay = PlanArgs {
             trees: built,
             stride: report.stride as u32,
             kv: verifier.state.at(Field::Kv),
@@ -244,7 +234,27 @@ impl CudaEngine {
             sink: verifier.sink,
             overflow: report.overflow(seqs),
         };
-        plans.run(&gpu, bucket, || plan.run(&gpu, bucket, &args))?;
+        let too_many = |rows: u32| CudaError::Setting {
+            key: "rows",
+            problem: format!("of a round are {rows}; the engine was made for {:?}", verifier.buckets.most),
+        };
+        let bucket_of = |rows: u32| verifier.buckets.of(rows, batch.len() as u32).ok_or_else(|| too_many(rows));
+        let bucket = if counted(program) {
+            // Only the trees tell how many rows there are.
+            trees.run(&gpu, (at, seqs, None), || op.run(&gpu, seqs, &grow))?;
+            report.pull(&gpu, seqs)?;
+            gpu.sync()?;
+            let bucket = bucket_of(report.read(seqs).rows(batch.len()).iter().sum())?;
+            plan.run(&gpu, bucket, &lay)?;
+            bucket
+        } else {
+            let bucket = bucket_of(most_rows(program, batch, round.caps))?;
+            trees.run(&gpu, (at, seqs, Some(bucket)), || {
+                op.run(&gpu, seqs, &grow)?;
+                plan.run(&gpu, bucket, &lay)
+            })?;
+            bucket
+        };
         marks[2].record()?;
 
         let pick = Pick::of(law, batch);
