@@ -36,13 +36,6 @@ TL_DEVICE void copy_panels(u8 *to, const act *from, u32 first, u32 count, u32 va
     }
 }
 
-// The part of a chunk that warpgroup `group` copies, and its arrival.
-TL_DEVICE void copy_chunk(u8 *stage, const act *keys, u32 valid, u32 group, u32 parity, u64 *full) {
-    copy_panels(stage, keys, group * HALF_PANELS, HALF_PANELS, valid);
-    if (group != parity) copy_panels(stage, keys, 8, 1, valid);
-    mbar_arrive_copies(full);
-}
-
 // A panel as operand: its rows are those of the product, or (`values`) the columns of four panels are.
 TL_DEVICE u64 operand(const u8 *panel) { return wgmma_operand(panel, PANEL_BYTES, 1024, WGMMA_SWIZZLE_128); }
 
@@ -89,12 +82,20 @@ TL_DEVICE void rescale(float (&out)[128], const float (&factor)[2]) {
     for (int i = 0; i < 128; i++) out[i] *= factor[i / 2 % 2];
 }
 
-// Scores of a chunk, waited for.
-TL_DEVICE void score(float (&s)[32], const u8 *query, const u8 *stage) {
+// Scores of a chunk, waited for. The halves of the columns begin as they arrive.
+TL_DEVICE void score(float (&s)[32], const u8 *query, const u8 *stage, u64 *full, u32 parity) {
     u64 a = operand(query), b = operand(stage);
+    mbar_wait(full, parity);
+    fence_async();
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < DIM / 16; k++) {
+        if (k == HALF_PANELS * 4) {
+            wgmma_commit();
+            mbar_wait(full + 1, parity);
+            fence_async();
+            wgmma_fence();
+        }
         u32 at = k / 4 * PANEL_BYTES + k % 4 * 32;
         wgmma_ss<0, 0>(s, wgmma_advance(a, at), wgmma_advance(b, at), k > 0);
     }
@@ -121,31 +122,128 @@ TL_DEVICE void values_other(float (&out)[128], const u8 *stage, u32 group) {
     wgmma_commit();
 }
 
-// Makes scores of unseen keys -inf and unseen values finite.
-TL_DEVICE void mask(const MlaArgs &p, const MlaSpan &span, float (&s)[32], u32 begin, const u32 (&row)[2], u32 key, u8 *stage) {
+// Makes scores of unseen keys -inf; whether some key is not finite.
+TL_DEVICE bool mask(const MlaArgs &p, const MlaSpan &span, float (&s)[32], u32 begin, u32 tile, u32 key) {
+    bool bad = false;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        u64 seen = mla_seen(p, span, begin, row[h], key) >> (threadIdx.x % 4 * 2);
+        u32 pair = tile * TILE + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + h * 8;
+        u32 row = begin + min(pair / HEADS, span.rows - 1);
+        u64 seen = mla_seen(p, span, begin, row, key) >> (threadIdx.x % 4 * 2);
 #pragma unroll
         for (int j = 0; j < 8; j++) {
+            bad |= not_finite(s[j * 4 + h * 2]) | not_finite(s[j * 4 + h * 2 + 1]);
             if (!(seen >> (j * 8) & 1)) s[j * 4 + h * 2] = NEVER;
             if (!(seen >> (j * 8 + 1) & 1)) s[j * 4 + h * 2 + 1] = NEVER;
         }
     }
-    mla_clean(stage, span, key, p.window, threadIdx.x % 128, 128);
+    return __any_sync(0xffffffffu, bad);
+}
+// What the warpgroups tell each other of a chunk: largest score and factor of each row.
+TL_DEVICE void tell(float *to, const Softmax &state, const float (&factor)[2]) {
+    u32 row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    if (threadIdx.x % 4 != 0) return;
+#pragma unroll
+    for (int h = 0; h < 2; h++) to[row + h * 8] = state.most[h], to[64 + row + h * 8] = factor[h];
+}
+TL_DEVICE void hear(const float *from, Softmax &state, float (&factor)[2]) {
+    u32 row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        state.most[h] = from[row + h * 8], factor[h] = from[64 + row + h * 8];
+        state.sum[h] *= factor[h];
+    }
+}
+
+// Shared memory of a block, by its first byte (one register): queries, the two stages, and
+#define STAGES STAGE_BYTES
+#define FULL (3 * STAGE_BYTES) // barriers [stage][half of the columns]: has arrived
+#define TOLD (FULL + 32)       // [warpgroup][2][64] floats
+TL_DEVICE u64 *full(u8 *room, u32 odd) { return (u64 *)(room + FULL) + odd * 2; }
+TL_DEVICE float *told(u8 *room, u32 odd) { return (float *)(room + TOLD) + odd * 128; }
+
+// The part of a chunk that warpgroup `group` copies, and its arrival.
+TL_DEVICE void copy_chunk(u8 *room, const act *keys, u32 valid, u32 group, u32 odd) {
+    u8 *stage = room + STAGES + odd * STAGE_BYTES;
+    copy_panels(stage, keys, group * HALF_PANELS, HALF_PANELS, valid);
+    if (group != odd) copy_panels(stage, keys, 8, 1, valid);
+    mbar_arrive_copies(full(room, odd) + group);
+}
+
+// All chunks of a tile that this block has, as warpgroup GROUP. `parity` is that of the next chunk of the own stage.
+template <u32 GROUP>
+TL_DEVICE void attend(const MlaArgs &p, const MlaPlace &at, u8 *room, u32 &parity, float (&out)[128], Softmax &state) {
+    MlaSpan span = at.span;
+    u32 begin = at.begin, key = span.from + at.chunk * KEYS;
+    const act *keys = p.cache + ((u64)p.rows.seq_kv[at.seq] + key) * DIM;
+    u8 *even = room + STAGES, *odd = even + STAGE_BYTES, *mine = GROUP ? odd : even;
+    copy_panels(room, p.q + mla_pair(at) * DIM, GROUP * HALF_PANELS, HALF_PANELS + GROUP, mla_valid(at));
+    copy_chunk(room, keys, span.keys - key, GROUP, 0);
+    if (at.count > 1) copy_chunk(room, keys + KEYS * DIM, span.keys - key - KEYS, GROUP, 1);
+    u32 tile = at.tile;
+    // `left` chunks are left; the one that begins at `key` is in the even stage.
+    for (u32 left = at.count;; left -= 2) {
+        float s[32], factor[2];
+        u32 w[4][4];
+        bool bad = false;
+        if (GROUP == 0 || left > 1) {
+            score(s, room, mine, full(room, GROUP), parity);
+            parity ^= 1;
+            // Each warp waits for its own rows alone, and all read the rotary part that now gets the weights.
+            bar_sync(SCORED + GROUP, 128);
+            u32 first = key + GROUP * KEYS;
+            bad = mla_edge(span, first, p.window) && mask(p, span, s, begin, tile, first);
+        }
+        if (GROUP == 0) {
+            weigh(s, w, state, factor, even + ROTARY);
+            tell(told(room, 0), state, factor);
+            if (bad) mla_clean(mine, 0, KEYS, threadIdx.x % 32, 32); // each warp for itself: no barrier follows
+            fence_async();
+            bar_arrive(WEIGHED, THREADS);
+            rescale(out, factor);
+            values_mine(out, w, even, 0);
+        } else {
+            bar_sync(WEIGHED, THREADS);
+            fence_async();
+            hear(told(room, 0), state, factor);
+            rescale(out, factor);
+            values_other(out, even, 1);
+            if (left > 1) {
+                weigh(s, w, state, factor, odd + ROTARY);
+                tell(told(room, 1), state, factor);
+                if (bad) mla_clean(mine, 0, KEYS, threadIdx.x % 32, 32); // each warp for itself: no barrier follows
+                fence_async();
+                bar_arrive(WEIGHED + 1, THREADS);
+            }
+        }
+        wgmma_wait<0>();
+        wgmma_keep(out);
+        if (left > 2) copy_chunk(room, keys + 2 * KEYS * DIM, span.keys - key - 2 * KEYS, GROUP, 0);
+        if (left == 1) return;
+        if (GROUP == 0) {
+            bar_sync(WEIGHED + 1, THREADS);
+            fence_async();
+            hear(told(room, 1), state, factor);
+            rescale(out, factor);
+            values_other(out, odd, 0);
+        } else {
+            rescale(out, factor);
+            values_mine(out, w, odd, 1);
+        }
+        wgmma_wait<0>();
+        wgmma_keep(out);
+        if (left > 3) copy_chunk(room, keys + 3 * KEYS * DIM, span.keys - key - 3 * KEYS, GROUP, 1);
+        if (left == 2) return;
+        key += 2 * KEYS, keys += 2 * KEYS * DIM;
+    }
 }
 #endif
 
-TL_KERNEL(mla_attend_sm90, MlaArgs, THREADS) {
+TL_KERNEL_RESIDENT(mla_attend_sm90, MlaArgs, THREADS, 1) {
 #if defined(TL_SM90A) || defined(TL_EMULATED)
     TL_SHARED(shared);
-    u8 *query = shared + (1024 - shared_addr(shared) % 1024) % 1024, *stages = query + STAGE_BYTES;
-    u64 *full = (u64 *)(stages + 2 * STAGE_BYTES);   // [2] chunks have arrived
-    float *told = (float *)(full + 2);               // [2][2][64] largest score and factor that a warpgroup tells the other
-    u32 group = threadIdx.x / 128, lane = threadIdx.x % 32;
-    u32 row0 = threadIdx.x % 128 / 32 * 16 + lane / 4;
-    u8 *stage = stages + group * STAGE_BYTES, *other = stages + (1 - group) * STAGE_BYTES;
-    float *tell = told + group * 128, *hear = told + (1 - group) * 128;
+    u8 *room = shared + (1024 - shared_addr(shared) % 1024) % 1024;
+    u32 group = threadIdx.x / 128, lane = threadIdx.x % 32, row0 = threadIdx.x % 128 / 32 * 16 + lane / 4;
 
     griddep_wait();
     griddep_launch();
@@ -153,110 +251,21 @@ TL_KERNEL(mla_attend_sm90, MlaArgs, THREADS) {
     u32 blocks = min(p.blocks, total);
     if (blockIdx.x >= blocks) return;
     if (threadIdx.x == 0) {
-        mbar_init(full, THREADS);
-        mbar_init(full + 1, THREADS);
+        for (u32 i = 0; i < 4; i++) mbar_init(full(room, 0) + i, THREADS / 2);
         mbar_fence_init();
     }
     __syncthreads();
     u32 unit = mla_begin(total, blockIdx.x, blocks), end = mla_begin(total, blockIdx.x + 1, blocks), parity = 0;
     while (unit < end) {
         MlaPlace at = mla_place(p, unit, end);
-        u32 count = at.count, begin = at.begin;
-        MlaSpan span = at.span;
-        u32 first_key = span.from + at.chunk * KEYS;
-        const act *keys = p.cache + ((u64)p.rows.seq_kv[at.seq] + first_key) * DIM;
-        const act *q = p.q + mla_pair(at) * DIM;
-        copy_panels(query, q, group * HALF_PANELS, HALF_PANELS + group, mla_valid(at));
-        copy_chunk(stages, keys, span.keys - first_key, group, 0, full);
-        if (count > 1) {
-            copy_chunk(stages + STAGE_BYTES, keys + KEYS * DIM, span.keys - first_key - KEYS, group, 1, full + 1);
-        }
-        u32 row[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) row[h] = begin + min((at.tile * TILE + row0 + h * 8) / HEADS, span.rows - 1);
         Softmax state = {{NEVER, NEVER}, {0.0f, 0.0f}};
         float out[128];
 #pragma unroll
         for (int i = 0; i < 128; i++) out[i] = 0.0f;
-
-        for (u32 pair = 0; pair < count; pair += 2) {
-            bool odd = pair + 1 < count; // whether the pair has both chunks
-            u32 mine = pair + group, key = first_key + mine * KEYS;
-            float s[32], factor[2];
-            u32 w[4][4];
-            if (group == 0 || odd) {
-                mbar_wait(full + group, parity);
-                parity ^= 1;
-                fence_async();
-                score(s, query, stage);
-                // Each warp waits for its own rows alone, and all read the rotary part that now gets the weights.
-                bar_sync(SCORED + group, 128);
-                if (mla_edge(span, key, p.window)) mask(p, span, s, begin, row, key, stage);
-            }
-            if (group == 0) {
-                weigh(s, w, state, factor, stage + ROTARY);
-                if (lane % 4 == 0) {
-#pragma unroll
-                    for (int h = 0; h < 2; h++) tell[row0 + h * 8] = state.most[h], tell[64 + row0 + h * 8] = factor[h];
-                }
-                fence_async();
-                bar_arrive(WEIGHED, THREADS);
-                rescale(out, factor);
-                values_mine(out, w, stage, 0);
-                if (odd) bar_sync(WEIGHED + 1, THREADS);
-                wgmma_wait<0>();
-                wgmma_keep(out);
-            } else {
-                bar_sync(WEIGHED, THREADS);
-                fence_async();
-#pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    state.most[h] = hear[row0 + h * 8], factor[h] = hear[64 + row0 + h * 8];
-                    state.sum[h] *= factor[h];
-                }
-                rescale(out, factor);
-                values_other(out, other, 1);
-                if (odd) {
-                    weigh(s, w, state, factor, stage + ROTARY);
-                    if (lane % 4 == 0) {
-#pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                            tell[row0 + h * 8] = state.most[h], tell[64 + row0 + h * 8] = factor[h];
-                        }
-                    }
-                    fence_async();
-                    bar_arrive(WEIGHED + 1, THREADS);
-                }
-                wgmma_wait<0>();
-                wgmma_keep(out);
-            }
-            // The even chunk is done with.
-            u32 next = pair + 2;
-            if (next < count) {
-                copy_chunk(stages, keys + (u64)next * KEYS * DIM, span.keys - first_key - next * KEYS, group, 0, full);
-            }
-            if (odd) {
-                if (group == 0) {
-                    fence_async();
-#pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        state.most[h] = hear[row0 + h * 8], factor[h] = hear[64 + row0 + h * 8];
-                        state.sum[h] *= factor[h];
-                    }
-                    rescale(out, factor);
-                    values_other(out, other, 0);
-                } else {
-                    rescale(out, factor);
-                    values_mine(out, w, stage, 1);
-                }
-                wgmma_wait<0>();
-                wgmma_keep(out);
-                next++;
-                if (next < count) {
-                    copy_chunk(stages + STAGE_BYTES, keys + (u64)next * KEYS * DIM, span.keys - first_key - next * KEYS,
-                               group, 1, full + 1);
-                }
-            }
+        if (group == 0) {
+            attend<0>(p, at, room, parity, out, state);
+        } else {
+            attend<1>(p, at, room, parity, out, state);
         }
 
         // The sums of both warpgroups refer to the same largest score.
@@ -266,7 +275,10 @@ TL_KERNEL(mla_attend_sm90, MlaArgs, THREADS) {
             state.sum[h] += __shfl_xor_sync(0xffffffffu, state.sum[h], 2);
         }
         __syncthreads();
-        if (lane % 4 == 0) tell[row0] = state.sum[0], tell[row0 + 8] = state.sum[1];
+        if (lane % 4 == 0) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) told(room, 0)[group * 64 + row0 + h * 8] = state.sum[h];
+        }
         __syncthreads();
         // Found again: to keep all of it through the loop would take registers that the loop needs.
         at = mla_place(p, unit, end);
@@ -277,7 +289,7 @@ TL_KERNEL(mla_attend_sm90, MlaArgs, THREADS) {
         for (int h = 0; h < 2; h++) {
             u32 r = row0 + h * 8;
             if (r >= valid) continue;
-            float sum = told[r] + told[128 + r];
+            float sum = told(room, 0)[r] + told(room, 0)[64 + r];
             u32 c = group * 256 + lane % 4 * 2;
             if (whole) {
                 float scale = sum == 0.0f ? 0.0f : 1.0f / sum;

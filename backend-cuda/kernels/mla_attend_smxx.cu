@@ -238,12 +238,14 @@ TL_KERNEL_RESIDENT(mla_attend_smxx, MlaArgs, THREADS, 1) {
             multiply_keys(s, query, here, row0, key0);
 #endif
             bool edge = mla_edge(span, key, p.window);
+            bool bad = false;
             if (edge) {
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     u64 seen = mla_seen(p, span, begin, pass_row[h], key) >> (key0 + lane % 4 * 2);
 #pragma unroll
                     for (int j = 0; j < KEY_TILES; j++) {
+                        bad |= not_finite(s[j][2 * h]) | not_finite(s[j][2 * h + 1]);
                         if (!(seen >> (j * 8) & 1)) s[j][2 * h] = NEVER;
                         if (!(seen >> (j * 8 + 1) & 1)) s[j][2 * h + 1] = NEVER;
                     }
@@ -262,7 +264,10 @@ TL_KERNEL_RESIDENT(mla_attend_smxx, MlaArgs, THREADS, 1) {
                 if (lane % 4 == 0) top[key_warp * TILE + row0 + lane / 4 + h * 8] = high[h];
             }
             __syncthreads(); // scores are done: the rotary part of the chunk is free
-            if (edge) mla_clean(here, span, key, p.window, threadIdx.x, THREADS);
+            // Warps with the same keys share the columns.
+            if (edge && __any_sync(0xffffffffu, bad)) {
+                mla_clean(here, key0, key0 + KEY_TILES * 8, row0 * 2 + lane, ROW_WARPS * 32);
+            }
             float base[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {

@@ -166,24 +166,26 @@ TL_DEVICE bool mla_edge(const MlaSpan &s, u32 key, u32 window) {
     return key + KEYS > s.start || (window != 0 && (u64)key + window < s.start + s.rows);
 }
 
-// Both halves with what is infinite or NaN made zero. A value that no row of a tile sees has weight 0, and 0 times it must be 0.
+// Both halves with what is infinite or NaN made zero.
 TL_DEVICE u32 finite_bf16x2(u32 x) {
     u32 low = (x & 0x7f80u) == 0x7f80u ? 0 : x & 0xffffu;
     u32 high = (x & 0x7f800000u) == 0x7f800000u ? 0 : x & 0xffff0000u;
     return low | high;
 }
 
-// Makes the values finite that some row may not see, in a chunk of which the first key is `key`. For `threads` threads.
-TL_DEVICE void mla_clean(u8 *chunk, const MlaSpan &s, u32 key, u32 window, u32 thread, u32 threads) {
-    const u32 pieces = KV_LORA / 8;
-    // Without a window the past is seen by all.
-    u32 first = window != 0 || key >= s.start ? 0 : s.start - key, last = min(s.keys - key, (u32)KEYS);
+// Makes values of a chunk finite: rows (keys) `first` .. `last`, by `threads` threads.
+//
+// Weight 0 times a value must be 0, also where a row that this row does not see holds NaN. Whether there is such a row shows in the
+// scores: a key that is not finite gives no finite score with any query. So this runs almost never.
+TL_DEVICE void mla_clean(u8 *chunk, u32 first, u32 last, u32 thread, u32 threads) {
+    // Word by word: it is the registers that count here, not the time.
 #pragma unroll 1
-    for (u32 t = thread; t < (last - first) * pieces; t += threads) {
-        u32 row = first + t / pieces, piece = t % pieces;
-        uint4 *at = (uint4 *)(chunk + (piece / 8 * KEYS + row) * 128 + piece % 8 * 16);
-        uint4 v = *at;
-        uint4 w = {finite_bf16x2(v.x), finite_bf16x2(v.y), finite_bf16x2(v.z), finite_bf16x2(v.w)};
-        if (w.x != v.x || w.y != v.y || w.z != v.z || w.w != v.w) *at = w;
+    for (u32 panel = 0; panel < KV_LORA / 64; panel++) {
+        u32 *words = (u32 *)(chunk + panel * KEYS * 128);
+#pragma unroll 1
+        for (u32 t = first * 32 + thread; t < last * 32; t += threads) words[t] = finite_bf16x2(words[t]);
     }
 }
+
+// Whether a score is NaN or infinite.
+TL_DEVICE bool not_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) == 0x7f800000u; }

@@ -131,7 +131,7 @@ fn shared_bytes(dim: usize, tile: usize) -> u32 {
 }
 
 /// Shared memory of the Hopper form: alignment, queries, two chunks, barriers, what warpgroups tell each other.
-const HOPPER_SHARED: u32 = 1024 + 3 * 9 * 8192 + 16 + 1024;
+const HOPPER_SHARED: u32 = 1024 + 3 * 9 * 8192 + 32 + 1024;
 
 impl MlaAttend {
     /// For passes up to `max_bucket` over at most `max_context` keys a sequence, in the fastest form.
@@ -214,10 +214,11 @@ impl Tiles {
     ) -> Result<Self> {
         let (heads, kv_lora, rope) = shape;
         let mut kernels = Vec::new();
-        for pairs in [16, 32, 64] {
+        let tiles: &[usize] = if form == MlaForm::Hopper { &[64] } else { &[16, 32, 64] };
+        for &pairs in tiles {
             let mut defines = shapes.to_vec();
             defines.push(("TILE", pairs as i64));
-            let (attend, shared) = if form == MlaForm::Hopper && pairs == 64 {
+            let (attend, shared) = if form == MlaForm::Hopper {
                 (gpu.kernel("mla_attend_sm90.cu", "mla_attend_sm90", &defines)?, HOPPER_SHARED)
             } else {
                 (gpu.kernel("mla_attend_smxx.cu", "mla_attend_smxx", &defines)?, shared_bytes(kv_lora + rope, pairs))
