@@ -59,14 +59,12 @@ fn main() -> Result<()> {
     let variants = [
         ("best", best),
         ("late", Tuning { early: false, ..best }),
-        ("alone", Tuning { down_together: 1, ..best }),
-        ("pairs", Tuning { down_together: 2, ..best }),
-        ("whole", Tuning { down_split: 1, ..best }),
-        ("tiles2", Tuning { down_tiles: 2, ..best }),
+        ("behind", Tuning { ahead: false, ..best }),
+        ("down3", Tuning { down_stages: 3, ..best }),
+        ("tiles2", Tuning { down_tiles: 2, down_stages: 3, ..best }),
+        ("tiles7", Tuning { down_tiles: 7, ..best }),
+        ("warps12", Tuning { down_warps: 12, ..best }),
         ("up3", Tuning { up_stages: 3, ..best }),
-        ("up16", Tuning { up_warps: 16, ..best }),
-        ("ahead0", Tuning { ahead: 0, ..best }),
-        ("ahead16", Tuning { ahead: 16, ..best }),
     ];
     let mut bench = Bench::new(&gpu, best)?;
     let bandwidth = bench.bandwidth()?;

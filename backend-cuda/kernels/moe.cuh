@@ -7,11 +7,9 @@
 #define SEGMENT 8
 struct Segment {
     i32 expert;
-    u32 first; // its first slot: picks are numbered by expert
     u32 count; // 1..8
-    u32 pad;
-    i32 row[SEGMENT];
-    float weight[SEGMENT];
+    u32 pad[2];
+    u32 pick[SEGMENT]; // row * top_k + place among the row's experts
 };
 
 TL_DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }

@@ -46,25 +46,9 @@ TL_DEVICE void multiply_group(float (&d)[4], u32 low, u32 high, const Inputs &x)
     multiply(d, low, high, x.x, x.y);
     multiply(d, low >> 8, high >> 8, x.z, x.w);
 }
-// The same for half `half` of group `group` of a chunk; both are known when the code is compiled.
-TL_DEVICE void multiply_half(float (&d)[4], const Weights &w, int group, int half, const Inputs &x) {
-    u32 low = group ? w.words.z : w.words.x, high = group ? w.words.w : w.words.y;
-    if (half) multiply(d, low >> 8, high >> 8, x.z, x.w);
-    else multiply(d, low, high, x.x, x.y);
-}
-
 TL_DEVICE void add_scaled(float (&sum)[4], const float (&d)[4], float low, float high) {
     sum[0] += low * d[0];
     sum[1] += low * d[1];
     sum[2] += high * d[2];
     sum[3] += high * d[3];
 }
-
-// What the down kernel reads of one segment, in one piece of whole lines. Columns without a pick have row -1.
-template <int INNER> struct Middle {
-    i32 row[SEGMENT];
-    float weight[SEGMENT];
-    u32 pad[16];
-    bf16 rows[SEGMENT][INNER]; // silu(gate h) * up h
-};
-template <int INNER> TL_DEVICE u32 middle_bytes(u32 count) { return 128 + count * (INNER * 2); }

@@ -1,11 +1,11 @@
 // Experts with INT4 weights: silu(gate h) * up h.
 //
-// HIDDEN, INTER, WARPS, STAGES, AHEAD, AHEAD_BYTES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
+// HIDDEN, INTER, TOP_K, WARPS, STAGES, DOWN_WARPS, DOWN_UNITS, AHEAD (0 = none). A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
 // takes a slice of the columns, and the block adds the slices. The units of all segments are dealt out in equal runs, so a block
 // keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of slices in shared memory,
 // filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
-// When a block has nothing more to fetch for itself, it has the first AHEAD_BYTES that one block of the down kernel needs of each
-// of the first AHEAD segments brought into L2, so that memory does not rest between the kernels.
+// When a warp has nothing more to fetch for itself, it has the first AHEAD bytes of one warp of the down kernel (a unit, of which
+// that has DOWN_UNITS a segment) brought into L2, so that memory does not rest between the kernels.
 #include "moe_int4.cuh"
 
 #define TILES (INTER / 8)
@@ -20,7 +20,7 @@ struct UpArgs {
     const bf16 *h;     // [rows][HIDDEN]
     const Segment *segments;
     const u32 *counts;
-    Middle<INTER> *middle; // [segments]
+    bf16 *middle; // [rows][TOP_K][INTER]
     u32 capacity; // segments that there is memory for
     u32 pad;
 };
@@ -29,7 +29,7 @@ struct UpShared {
     u8 ring[WARPS][STAGES][SLICE];
     float4 sums[2][WARPS][32];
     float4 offsets[WARPS][CHUNKS * 2][4]; // as accumulators begin, by group
-    uint4 heads[HEADS]; // expert, first pick, picks
+    uint2 heads[HEADS]; // expert, picks
     u64 full[WARPS][STAGES];
 };
 
@@ -44,11 +44,11 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
     griddep_wait();
     griddep_launch();
     // Not only those that are in use, so as not to wait for their number first.
-    for (u32 i = threadIdx.x; i < HEADS && i < p.capacity; i += WARPS * 32) s.heads[i] = *(const uint4 *)&p.segments[i];
+    for (u32 i = threadIdx.x; i < HEADS && i < p.capacity; i += WARPS * 32) s.heads[i] = *(const uint2 *)&p.segments[i];
     u32 segments = p.counts[0];
     __syncthreads();
 
-    auto head = [&](u32 i) { return i < HEADS ? s.heads[i] : *(const uint4 *)&p.segments[i]; };
+    auto head = [&](u32 i) { return i < HEADS ? s.heads[i] : *(const uint2 *)&p.segments[i]; };
     u64 units = (u64)segments * TILES;
     u32 unit = (u32)(units * blockIdx.x / gridDim.x), end = (u32)(units * (blockIdx.x + 1) / gridDim.x);
     u64 once = l2_evict_first();
@@ -59,15 +59,21 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
         bulk_copy_hint(s.ring[warp][stage], from, SLICE, &s.full[warp][stage], once);
     };
     for (u32 i = 0; i < STAGES; i++) fetch(unit + i, i);
+    auto ahead = [&]() {
+        if (!AHEAD || lane != 0 || warp >= DOWN_WARPS) return;
+        u64 first = (u64)segments * DOWN_UNITS * (blockIdx.x * DOWN_WARPS + warp) / (gridDim.x * DOWN_WARPS);
+        u64 at = (u64)head(first / DOWN_UNITS).x * EXPERT_BYTES + EXPERT_BYTES / 3 * 2 + first % DOWN_UNITS * AHEAD;
+        prefetch_l2_bulk(p.experts + at, AHEAD);
+    };
 
     Inputs x[CHUNKS * 2];
     u32 count = 0, stage = 0, phase = 0;
     for (u32 turn = 0; unit < end; unit++, turn++) {
         u32 tile = unit % TILES;
         if (turn == 0 || tile == 0) {
-            count = head(unit / TILES).z;
+            count = head(unit / TILES).y;
             bool used = g < count;
-            const bf16 *h = p.h + (u64)(used ? p.segments[unit / TILES].row[g] : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
+            const bf16 *h = p.h + (u64)(used ? p.segments[unit / TILES].pick[g] / TOP_K : 0) * HIDDEN + warp * (CHUNKS * 64) + t * 8;
 #pragma unroll
             for (int i = 0; i < CHUNKS * 2; i++) {
                 x[i] = make_uint4(0, 0, 0, 0);
@@ -82,11 +88,7 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
             }
             __syncwarp();
         }
-        if (warp == 0 && lane < AHEAD && (unit + STAGES == end || (turn == 0 && unit + STAGES > end))) {
-            u64 at = EXPERT_BYTES / 3 * 2 + (u64)blockIdx.x * AHEAD_BYTES;
-            if (lane < segments && at < EXPERT_BYTES)
-                prefetch_l2_bulk(p.experts + (u64)head(lane).x * EXPERT_BYTES + at, AHEAD_BYTES);
-        }
+        if (unit + STAGES == end || (turn == 0 && unit + STAGES > end)) ahead();
         mbar_wait(&s.full[warp][stage], phase);
         float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         const u8 *slice = s.ring[warp][stage];
@@ -119,13 +121,12 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
                 all.z += part.z;
                 all.w += part.w;
             }
-            Middle<INTER> &to = p.middle[unit / TILES];
-            if (2 * t < count) to.rows[2 * t][tile * 8 + g] = to_bf16(silu(all.x) * all.z);
-            if (2 * t + 1 < count) to.rows[2 * t + 1][tile * 8 + g] = to_bf16(silu(all.y) * all.w);
-            if (tile == 0 && lane < SEGMENT) {
-                const Segment &from = p.segments[unit / TILES];
-                to.row[lane] = lane < count ? from.row[lane] : -1;
-                to.weight[lane] = lane < count ? from.weight[lane] : 0.0f;
+            const Segment &segment = p.segments[unit / TILES];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                float gate = k ? all.y : all.x, up = k ? all.w : all.z;
+                u32 column = 2 * t + k;
+                if (column < count) p.middle[(u64)segment.pick[column] * INTER + tile * 8 + g] = to_bf16(silu(gate) * up);
             }
         }
     }

@@ -175,13 +175,8 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
 TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums)[3]) {
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, picks = p.rows * TOP_K;
     i32 id[HELD];
-    float weight[HELD];
 #pragma unroll
-    for (u32 k = 0; k < HELD; k++) {
-        u32 i = k * THREADS + thread;
-        id[k] = i < picks ? p.ids[i] : -1;
-        weight[k] = i < picks ? p.weights[i] : 0.0f;
-    }
+    for (u32 k = 0; k < HELD; k++) id[k] = k * THREADS + thread < picks ? p.ids[k * THREADS + thread] : -1;
 #pragma unroll
     for (u32 k = 0; k < HELD; k++) {
         if (id[k] >= 0) atomicAdd(&count[id[k]], 1u);
@@ -227,9 +222,8 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums
         for (u32 done = 0; done < n; done += SEGMENT) {
             Segment &s = p.segments[before[1]++];
             s.expert = (i32)e;
-            s.first = before[0] + done;
             s.count = n - done < SEGMENT ? n - done : SEGMENT;
-            s.pad = 0;
+            s.pad[0] = s.pad[1] = 0;
         }
         before[0] += n;
     }
@@ -240,16 +234,15 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums
         if (p.distinct) *p.distinct = all[2];
     }
     __syncthreads();
-    auto place = [&](u32 i, i32 id, float weight) {
+    auto place = [&](u32 i, i32 id) {
         if (id < 0) return;
         u32 at = atomicAdd(&count[id], 1u);
         Segment &s = p.segments[begin[id] + at / SEGMENT];
-        s.row[at % SEGMENT] = (i32)(i / TOP_K);
-        s.weight[at % SEGMENT] = weight;
+        s.pick[at % SEGMENT] = i;
     };
 #pragma unroll
-    for (u32 k = 0; k < HELD; k++) place(k * THREADS + thread, id[k], weight[k]);
-    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) place(i, p.ids[i], p.weights[i]);
+    for (u32 k = 0; k < HELD; k++) place(k * THREADS + thread, id[k]);
+    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) place(i, p.ids[i]);
 }
 
 // A block for each row; the last one to finish sorts.

@@ -2,7 +2,7 @@
 
 use super::super::rows::{Bucket, RowsPtr};
 use super::super::vector::{blocks, defines, widest};
-use super::int4::{Int4, Tuning, workspace};
+use super::int4::{Int4, Tuning};
 use super::router::{Dispatch, check_rows};
 use super::weights::ExpertWeights;
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
@@ -64,14 +64,13 @@ pub struct Experts {
     pub(super) staging: Option<Buffer<u32>>,
     max_rows: usize,
     form: Form,
-    middle: Buffer<u8>,
 }
 
 /// Kernels: one thread an output, for every shape, or the fast ones.
 #[derive(Debug)]
 enum Form {
-    Plain { up: Kernel, down: Kernel },
-    Int4(Int4),
+    Plain { up: Kernel, down: Kernel, middle: Buffer<u8> },
+    Int4(Box<Int4>),
 }
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -109,7 +108,7 @@ impl Experts {
         }
         let sizes = [("HIDDEN", hidden as i64), ("INTER", intermediate as i64)];
         let form = match tuning {
-            Some(tuning) => Form::Int4(Int4::new(gpu, shape, tuning, max_rows)?),
+            Some(tuning) => Form::Int4(Box::new(Int4::new(gpu, shape, tuning, max_rows)?)),
             None => {
                 let vec = widest(dtype, &[hidden, intermediate]) as i64;
                 let int4 = i64::from(kind == ExpertKind::Int4);
@@ -118,12 +117,9 @@ impl Experts {
                 Form::Plain {
                     up: gpu.kernel("moe_plain.cu", "moe_plain_up", &all)?,
                     down: gpu.kernel("moe_plain.cu", "moe_plain_down", &all)?,
+                    middle: gpu.alloc("expert activations", max_rows * top_k * intermediate * dtype.bytes())?,
                 }
             }
-        };
-        let middle = match tuning {
-            Some(_) => workspace(&shape, max_rows),
-            None => max_rows * top_k * intermediate * dtype.bytes(),
         };
         let mut experts = Self {
             dtype,
@@ -133,7 +129,6 @@ impl Experts {
             staging: None,
             max_rows,
             form,
-            middle: gpu.alloc("expert activations", middle)?,
         };
         if tuning.is_some() {
             experts.staging = Some(gpu.alloc("expert staging", experts.expert_bytes() / 4)?);
@@ -157,10 +152,10 @@ impl Experts {
     pub fn run_up(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
         check_rows("experts", bucket, self.max_rows)?;
         match &self.form {
-            Form::Int4(fast) => fast.up(gpu, args, layer, self.middle.ptr()),
-            Form::Plain { up, .. } => {
+            Form::Int4(fast) => fast.up(gpu, args, layer),
+            Form::Plain { up, middle, .. } => {
                 let picks = bucket.rows * self.shape.top_k as u32;
-                self.plain(gpu, up, [picks, blocks(self.shape.intermediate, THREADS), 1], args, layer)
+                self.plain(gpu, (up, middle), [picks, blocks(self.shape.intermediate, THREADS), 1], args, layer)
             }
         }
     }
@@ -172,9 +167,9 @@ impl Experts {
     pub fn run_down(&self, gpu: &Gpu, bucket: Bucket, args: &ExpertsArgs, layer: &ExpertWeights) -> Result<()> {
         check_rows("experts", bucket, self.max_rows)?;
         match &self.form {
-            Form::Int4(fast) => fast.down(gpu, bucket, args, layer, self.middle.ptr()),
-            Form::Plain { down, .. } => {
-                self.plain(gpu, down, [bucket.rows, blocks(self.shape.hidden, THREADS), 1], args, layer)
+            Form::Int4(fast) => fast.down(gpu, bucket, args, layer),
+            Form::Plain { down, middle, .. } => {
+                self.plain(gpu, (down, middle), [bucket.rows, blocks(self.shape.hidden, THREADS), 1], args, layer)
             }
         }
     }
@@ -182,7 +177,7 @@ impl Experts {
     fn plain(
         &self,
         gpu: &Gpu,
-        kernel: &Kernel,
+        (kernel, middle): (&Kernel, &Buffer<u8>),
         grid: [u32; 3],
         args: &ExpertsArgs,
         layer: &ExpertWeights,
@@ -192,7 +187,7 @@ impl Experts {
             h: args.h,
             ids: args.ids,
             weights: args.weights,
-            middle: self.middle.ptr(),
+            middle: middle.ptr(),
             out: args.out,
         };
         gpu.launch(kernel, Launch { grid, block: THREADS as u32, shared: 0 }, &plain)

@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 const THREADS: u32 = 256;
 
 /// Picks of one segment, as in `moe.cuh`.
-pub(super) const SEGMENT: usize = 8;
+const SEGMENT: usize = 8;
 
 /// Most experts of a row: a lane each.
 const MOST_PICKS: usize = 32;
@@ -17,8 +17,8 @@ const MOST_PICKS: usize = 32;
 /// Most experts: the kernel keeps a row's scores in shared memory.
 const MOST_EXPERTS: usize = 4096;
 
-/// Words of one segment, as in `moe.cuh`: expert, first pick, picks, 0, eight rows, eight weights.
-const SEGMENT_WORDS: usize = 4 + 2 * SEGMENT;
+/// Words of one segment, as in `moe.cuh`: expert, picks, two of nothing, then eight picks.
+const SEGMENT_WORDS: usize = 4 + SEGMENT;
 
 /// Picks sorted by expert, on the device: valid from [`Router::run`] until the next.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ struct RouteArgs {
 impl KernelArgs for RouteArgs {}
 
 /// Most segments that `rows` rows can need: every expert ends at most one partly filled.
-pub(super) fn most_segments(rows: usize, experts: usize, top_k: usize) -> usize {
+fn most_segments(rows: usize, experts: usize, top_k: usize) -> usize {
     let picks = rows * top_k;
     picks.min(experts) + picks / SEGMENT
 }
