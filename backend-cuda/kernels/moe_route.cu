@@ -4,7 +4,8 @@
 #include "moe.cuh"
 #include "ptx.cuh"
 
-#define THREADS 256
+#define WARPS 8
+#define THREADS (WARPS * 32)
 #define PER ((EXPERTS + 31) / 32)
 #define PER_THREAD ((EXPERTS + THREADS - 1) / THREADS)
 // Picks that a thread keeps in registers while it sorts.
@@ -70,15 +71,40 @@ TL_DEVICE void keep_groups(const float *choice, u32 *kept, u32 lane) {
 }
 #endif
 
-// One warp routes one row.
-TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, float *choice, u32 *kept, i32 *picked) {
-    const float *logits = p.logits + (u64)row * EXPERTS;
+// Shared memory of one warp.
+struct RowShared {
+    float score[EXPERTS];
+#if SIGMOID && GROUPS > 1
+    float choice[EXPERTS];
+    u32 kept[GROUPS];
+#endif
+    i32 picked[TOP_K];
+};
+
+// One warp routes one row; `ids` has its experts for this block too.
+TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, RowShared &s, i32 *ids) {
     float x[PER];
+#if SIGMOID
+    float bias[PER];
+#endif
     u32 key[PER];
+    // All that has to be read, at once. Padded rows have memory too.
+    i32 seq = (i32)ldg32(p.seq + row), id = -1;
 #pragma unroll
     for (int j = 0; j < PER; j++) {
         u32 e = j * 32 + lane;
-        x[j] = e < EXPERTS ? logits[e] : MINUS_INFINITY;
+        x[j] = e < EXPERTS ? __uint_as_float(ldg32(p.logits + (u64)row * EXPERTS + e)) : MINUS_INFINITY;
+#if SIGMOID
+        bias[j] = e < EXPERTS && p.bias ? __uint_as_float(ldg32(p.bias + e)) : 0.0f;
+#endif
+    }
+    if (p.forced && lane < TOP_K) id = (i32)ldg32(p.forced + (u64)row * TOP_K + lane);
+    if (seq < 0) {
+        if (lane < TOP_K) {
+            ids[lane] = p.ids[(u64)row * TOP_K + lane] = -1;
+            p.weights[(u64)row * TOP_K + lane] = 0.0f;
+        }
+        return;
     }
 #if SIGMOID
 #pragma unroll
@@ -86,9 +112,11 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
         u32 e = j * 32 + lane;
         if (e < EXPERTS) {
             x[j] = 1.0f / (1.0f + expf(-x[j]));
-            score[e] = x[j];
-            x[j] += p.bias ? p.bias[e] : 0.0f;
-            choice[e] = x[j];
+            s.score[e] = x[j];
+            x[j] += bias[j];
+#if GROUPS > 1
+            s.choice[e] = x[j];
+#endif
         }
     }
     __syncwarp();
@@ -109,20 +137,19 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
 #pragma unroll
     for (int j = 0; j < PER; j++) {
         x[j] *= scale;
-        if (j * 32 + lane < EXPERTS) score[j * 32 + lane] = x[j];
+        if (j * 32 + lane < EXPERTS) s.score[j * 32 + lane] = x[j];
     }
     __syncwarp();
 #endif
 #if SIGMOID && GROUPS > 1
-    keep_groups(choice, kept, lane);
+    keep_groups(s.choice, s.kept, lane);
 #endif
     bool forced = false;
     if (p.forced) {
-        i32 id = lane < TOP_K ? p.forced[(u64)row * TOP_K + lane] : 0;
-        if (lane < TOP_K) picked[lane] = id;
+        if (lane < TOP_K) s.picked[lane] = id;
         __syncwarp();
-        bool fits = id >= 0 && id < EXPERTS;
-        for (u32 i = 0; i < TOP_K; i++) fits = fits && (i >= lane || lane >= TOP_K || picked[i] != id);
+        bool fits = lane >= TOP_K || (id >= 0 && id < EXPERTS);
+        for (u32 i = 0; i < TOP_K; i++) fits = fits && (i >= lane || lane >= TOP_K || s.picked[i] != id);
         forced = __all_sync(0xffffffffu, fits);
     }
     if (!forced) {
@@ -131,58 +158,58 @@ TL_DEVICE void route_row(const RouteArgs &p, u32 row, u32 lane, float *score, fl
             u32 e = j * 32 + lane;
             key[j] = e < EXPERTS ? choice_key(x[j]) : TAKEN;
 #if SIGMOID && GROUPS > 1
-            if (e < EXPERTS && !kept[e / (EXPERTS / GROUPS)]) key[j] = UNUSABLE;
+            if (e < EXPERTS && !s.kept[e / (EXPERTS / GROUPS)]) key[j] = UNUSABLE;
 #endif
         }
-        u32 id = 0xffffffffu;
+        u32 taken = 0xffffffffu;
         for (int i = 0; i < TOP_K; i++) {
             u32 best = TAKEN, own = 0;
 #pragma unroll
             for (int j = 0; j < PER; j++) {
-                if (j * 32 + lane == id) key[j] = TAKEN;
+                if (j * 32 + lane == taken) key[j] = TAKEN;
                 if (key[j] > best) {
                     best = key[j];
                     own = j * 32 + lane;
                 }
             }
             u32 most = __reduce_max_sync(0xffffffffu, best);
-            id = __reduce_min_sync(0xffffffffu, best == most ? own : 0xffffffffu);
-            if (lane == 0) picked[i] = (i32)id;
+            taken = __reduce_min_sync(0xffffffffu, best == most ? own : 0xffffffffu);
+            if (lane == 0) s.picked[i] = (i32)taken;
         }
     }
     __syncwarp();
     // Ascending ids: every pick finds its own place.
-    i32 id = lane < TOP_K ? picked[lane] : 0;
+    id = lane < TOP_K ? s.picked[lane] : 0;
     u32 place = 0;
-    for (u32 i = 0; i < TOP_K; i++) place += picked[i] < id || (picked[i] == id && i < lane);
+    for (u32 i = 0; i < TOP_K; i++) place += s.picked[i] < id;
     __syncwarp();
-    if (lane < TOP_K) picked[place] = id;
+    if (lane < TOP_K) s.picked[place] = id;
     __syncwarp();
     if (lane < TOP_K) {
-        id = picked[lane];
+        id = s.picked[lane];
         float total = 1.0f;
 #if NORM
         total = 0.0f;
-        for (int i = 0; i < TOP_K; i++) total += score[picked[i]];
+        for (int i = 0; i < TOP_K; i++) total += s.score[s.picked[i]];
         total += 1e-20f;
 #endif
-        p.ids[(u64)row * TOP_K + lane] = id;
-        p.weights[(u64)row * TOP_K + lane] = score[id] / total * p.scaling;
+        ids[lane] = p.ids[(u64)row * TOP_K + lane] = id;
+        p.weights[(u64)row * TOP_K + lane] = s.score[id] / total * p.scaling;
     }
 }
 
 // One block sorts all picks by expert: count, running sums, then each pick takes the next place of its expert. `count` is 0.
-TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums)[3]) {
+TL_DEVICE void sort_picks(const RouteArgs &p, const i32 *ids, u32 *count, u32 *begin, u32 (*sums)[3]) {
     u32 thread = threadIdx.x, lane = thread % 32, warp = thread / 32, picks = p.rows * TOP_K;
     i32 id[HELD];
 #pragma unroll
-    for (u32 k = 0; k < HELD; k++) id[k] = k * THREADS + thread < picks ? p.ids[k * THREADS + thread] : -1;
+    for (u32 k = 0; k < HELD; k++) id[k] = k * THREADS + thread < picks ? ids[k * THREADS + thread] : -1;
 #pragma unroll
     for (u32 k = 0; k < HELD; k++) {
         if (id[k] >= 0) atomicAdd(&count[id[k]], 1u);
     }
     for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) {
-        if (p.ids[i] >= 0) atomicAdd(&count[p.ids[i]], 1u);
+        if (ids[i] >= 0) atomicAdd(&count[ids[i]], 1u);
     }
     __syncthreads();
     // Thread t sums over experts t PER_THREAD...: slots, segments, distinct experts.
@@ -242,31 +269,28 @@ TL_DEVICE void sort_picks(const RouteArgs &p, u32 *count, u32 *begin, u32 (*sums
     };
 #pragma unroll
     for (u32 k = 0; k < HELD; k++) place(k * THREADS + thread, id[k]);
-    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) place(i, p.ids[i]);
+    for (u32 i = HELD * THREADS + thread; i < picks; i += THREADS) place(i, ids[i]);
 }
 
-// A block for each row; the last one to finish sorts.
+// A warp for each row; the last block to finish sorts.
 TL_KERNEL(moe_route, RouteArgs, THREADS) {
-    __shared__ float score[EXPERTS], choice[EXPERTS];
-    __shared__ u32 kept[GROUPS], count[EXPERTS], begin[EXPERTS], sums[THREADS / 32][3];
-    __shared__ i32 picked[TOP_K];
+    __shared__ RowShared rows[WARPS];
+    __shared__ i32 ids[WARPS][TOP_K];
+    __shared__ u32 count[EXPERTS], begin[EXPERTS], sums[WARPS][3];
     __shared__ u32 last;
-    u32 row = blockIdx.x, lane = threadIdx.x % 32;
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = blockIdx.x * WARPS + warp;
     griddep_wait();
     griddep_launch();
     for (u32 e = threadIdx.x; e < EXPERTS; e += THREADS) count[e] = 0;
-    if (threadIdx.x < 32) {
-        if (p.seq[row] >= 0) {
-            route_row(p, row, lane, score, choice, kept, picked);
-        } else if (lane < TOP_K) {
-            p.ids[(u64)row * TOP_K + lane] = -1;
-            p.weights[(u64)row * TOP_K + lane] = 0.0f;
-        }
-    }
+    if (row < p.rows) route_row(p, row, lane, rows[warp], ids[warp]);
     __syncthreads();
+    if (gridDim.x == 1) {
+        sort_picks(p, ids[0], count, begin, sums);
+        return;
+    }
     if (threadIdx.x == 0) last = atom_acq_rel_add(p.arrived, 1u) == gridDim.x - 1;
     __syncthreads();
     if (!last) return;
     if (threadIdx.x == 0) *p.arrived = 0;
-    sort_picks(p, count, begin, sums);
+    sort_picks(p, p.ids, count, begin, sums);
 }

@@ -5,8 +5,8 @@ use crate::device::{Buffer, Define, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
-/// Threads of a block, as in `moe_route.cu`.
-const THREADS: u32 = 256;
+/// Warps of a block, a row each, as in `moe_route.cu`.
+const WARPS: u32 = 8;
 
 /// Picks of one segment, as in `moe.cuh`.
 const SEGMENT: usize = 8;
@@ -15,7 +15,7 @@ const SEGMENT: usize = 8;
 const MOST_PICKS: usize = 32;
 
 /// Most experts: the kernel keeps a row's scores in shared memory.
-const MOST_EXPERTS: usize = 4096;
+const MOST_EXPERTS: usize = 512;
 
 /// Words of one segment, as in `moe.cuh`: expert, picks, two of nothing, then eight picks.
 const SEGMENT_WORDS: usize = 4 + SEGMENT;
@@ -153,7 +153,7 @@ impl Router {
             scaling: self.scaling,
             rows: bucket.rows,
         };
-        gpu.launch_early(&self.kernel, Launch::flat(bucket.rows, THREADS), &args)
+        gpu.launch_early(&self.kernel, Launch::flat(bucket.rows.div_ceil(WARPS), WARPS * 32), &args)
     }
 }
 
