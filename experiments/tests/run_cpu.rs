@@ -5,7 +5,7 @@ mod site;
 
 use serde_json::{Value, json};
 use site::Site;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use treeline::config::{self, Experiment, Overrides};
 use treeline::results::CellDetail;
 use treeline::run::{self, Options, Outcome, RecordOptions};
