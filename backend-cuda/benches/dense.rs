@@ -27,15 +27,13 @@ const ROWS: [usize; 5] = [1, 8, 17, 33, 65];
 
 /// Other forms of the kernels.
 const FORMS: &[Form] = &[
-    Form::new(1, 6, 1, 8, 2),
-    Form::new(1, 4, 2, 16, 1),
-    Form::new(2, 5, 1, 8, 2),
-    Form::new(3, 5, 1, 8, 2),
-    Form::new(3, 4, 2, 16, 1),
-    Form::new(5, 4, 1, 8, 2),
-    Form::new(5, 6, 2, 8, 1),
-    Form::new(9, 4, 1, 8, 1),
-    Form::new(9, 4, 1, 8, 2),
+    Form::new(1, 4, 2, 8, 2),
+    Form::new(1, 6, 1, 16, 1),
+    Form::new(3, 4, 2, 8, 2),
+    Form::new(3, 5, 1, 16, 1),
+    Form::new(5, 4, 2, 8, 1),
+    Form::new(5, 3, 1, 16, 1),
+    Form::new(9, 3, 1, 8, 1),
 ];
 const SPLITS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];
 const COLD: usize = 300 << 20;

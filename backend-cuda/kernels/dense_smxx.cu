@@ -56,6 +56,8 @@ struct DenseArgs {
 #define GROUPS (OUTPUTS / OWN)
 #define PARTS (WARPS / GROUPS)
 #define LANES (THREADS / OUTPUTS)
+#define HELD (ROWS / LANES)
+#define AHEAD (HELD <= 2 ? 8 : HELD <= 6 ? 4 : 2)
 
 // Latent and key of one row, by the whole block; zeros where the row is padding.
 TL_DEVICE void write_latent(const DenseArgs &p, u32 row, float *parts) {
@@ -200,21 +202,22 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
             at[0] = sum[n][f][0], at[PITCH] = sum[n][f][1], at[8] = sum[n][f][2], at[PITCH + 8] = sum[n][f][3];
         }
     __syncthreads();
-    // Thread: one output, some of the rows.
+    // Thread: one output, every LANES-th row. Loads come all at once, else each would wait for the one before.
     u32 o = threadIdx.x % OUTPUTS, r0 = threadIdx.x / OUTPUTS;
-    u32 slot = batch * gridDim.x + tile;
-    float *mine = p.partial + (u64)slot * p.splits * (ROWS * OUTPUTS);
-    for (u32 r = r0; r < p.rows; r += LANES) {
-        float *at = sums + r * PITCH + o, all = at[0];
+    float all[HELD];
 #pragma unroll
-        for (u32 i = 1; i < PARTS; i++) all += at[i * ROWS * PITCH];
-        if (p.splits == 1) {
-            at[0] = all;
-        } else {
-            mine[(u64)split * (ROWS * OUTPUTS) + r * OUTPUTS + o] = all;
-        }
+    for (u32 i = 0; i < HELD; i++) {
+        const float *at = sums + (r0 + i * LANES) * PITCH + o;
+        all[i] = at[0];
+#pragma unroll
+        for (u32 j = 1; j < PARTS; j++) all[i] += at[j * ROWS * PITCH];
     }
     if (p.splits > 1) {
+        u32 slot = batch * gridDim.x + tile;
+        float *mine = p.partial + (u64)slot * p.splits * (ROWS * OUTPUTS) + r0 * OUTPUTS + o;
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++)
+            if (r0 + i * LANES < p.rows) mine[split * (ROWS * OUTPUTS) + i * (LANES * OUTPUTS)] = all[i];
         fence_gpu();
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -224,13 +227,30 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
         __syncthreads();
         if (!last) return;
         fence_gpu();
-        for (u32 r = r0; r < p.rows; r += LANES) {
-            float all = 0.0f;
-            for (u32 s = 0; s < p.splits; s++) all += __ldcg(mine + (u64)s * (ROWS * OUTPUTS) + r * OUTPUTS + o);
-            sums[r * PITCH + o] = all;
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++) all[i] = 0.0f;
+        for (u32 s = 0; s < p.splits; s += AHEAD) {
+            float more[AHEAD][HELD];
+#pragma unroll
+            for (u32 j = 0; j < AHEAD; j++)
+#pragma unroll
+                for (u32 i = 0; i < HELD; i++) {
+                    bool real = s + j < p.splits && r0 + i * LANES < p.rows;
+                    more[j][i] = real ? __ldcg(mine + (s + j) * (ROWS * OUTPUTS) + i * (LANES * OUTPUTS)) : 0.0f;
+                }
+#pragma unroll
+            for (u32 j = 0; j < AHEAD; j++)
+#pragma unroll
+                for (u32 i = 0; i < HELD; i++) all[i] += more[j][i];
         }
     }
-    __syncthreads();
+    if (glu || p.head) {
+        // What becomes of an output depends on another thread's.
+        __syncthreads();
+#pragma unroll
+        for (u32 i = 0; i < HELD; i++) sums[(r0 + i * LANES) * PITCH + o] = all[i];
+        __syncthreads();
+    }
     if (glu) {
         u32 column = threadIdx.x % 32, at = (tile - plain) * 32 + column;
         for (u32 r = warp; r < p.rows; r += WARPS) {
@@ -241,22 +261,25 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
     }
     u32 column = tile * OUTPUTS + o;
     if (column >= p.outputs) return;
-    for (u32 r = r0; r < p.rows; r += LANES) {
+    u32 head = 0, within = 0;
+    if (p.head) head = column / p.head, within = column % p.head;
+#pragma unroll
+    for (u32 i = 0; i < HELD; i++) {
+        u32 r = r0 + i * LANES;
+        if (r >= p.rows) break;
         u64 at = batch * p.y_batch + r * p.y_stride + column;
-        float value = sums[r * PITCH + o];
+        float value = all[i];
         if (p.head) {
             // Queries of latent attention: scaled; neighbours of a head's last part are turned, and go to their place there.
-            u32 head = column / p.head, within = column % p.head;
+            value *= p.scale;
             if (within >= p.nope) {
-                u32 half = (p.head - p.nope) / 2, pair = (within - p.nope) / 2;
-                u64 angle = (u64)p.position[r] * half + pair;
-                float other = sums[r * PITCH + (o ^ 1)], cos = p.cos[angle], sin = p.sin[angle];
+                u32 rope = p.head - p.nope, key = p.latent + rope;
+                u64 angle = (u64)p.position[r] * (rope / 2) + (within - p.nope) / 2;
+                float other = sums[r * PITCH + (o ^ 1)] * p.scale, cos = p.cos[angle], sin = p.sin[angle];
                 value = within % 2 ? value * cos + other * sin : value * cos - other * sin;
-                u64 key = p.latent + p.head - p.nope;
-                p.absorbed[(r * (u64)(p.outputs / p.head) + head) * key + p.latent + within - p.nope] = to_bf16(value * p.scale);
+                p.absorbed[((u64)r * (p.outputs / p.head) + head) * key + p.latent + within - p.nope] = to_bf16(value);
                 continue;
             }
-            value *= p.scale;
         }
         if (p.wide) {
             ((float *)p.y)[at] = value;

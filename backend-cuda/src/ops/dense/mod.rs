@@ -52,10 +52,10 @@ impl Form {
 
 /// What fits into the registers without spills, on every architecture.
 const FORMS: [Form; 5] = [
-    Form::new(1, 4, 2, 8, 2),
-    Form::new(2, 4, 2, 8, 2),
-    Form::new(3, 4, 2, 8, 2),
-    Form::new(5, 4, 2, 8, 1),
+    Form::new(1, 4, 2, 16, 1),
+    Form::new(2, 4, 2, 16, 1),
+    Form::new(3, 4, 2, 16, 1),
+    Form::new(5, 4, 1, 16, 1),
     Form::new(9, 6, 1, 8, 1),
 ];
 
