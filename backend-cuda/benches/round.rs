@@ -57,8 +57,8 @@ fn random_logits(n: &mut Numbers, len: usize) -> Vec<f32> {
 
 fn logits(gpu: &Gpu) -> Result<()> {
     println!("\ntop-k and tokens: us (share of 4.1 TB/s), cold logits");
-    for vocab in [163_840usize, 151_936] {
-        for rows in [1usize, 7, 28, 65, 112, 448] {
+    for (vocab, all) in [(163_840usize, &[1usize, 7, 28, 65, 112, 448][..]), (151_936, &[7, 65])] {
+        for &rows in all {
             let bytes = rows * vocab * 4;
             let sets = COLD.div_ceil(bytes).clamp(2, 64);
             let mut n = Numbers(rows as u64);

@@ -1,21 +1,20 @@
 // The best WIDTH log-probabilities of each row, and log-softmax on the way: one read of the logits.
 //
 // `topk_chunk`: a block keeps CHUNK = THREADS * ITEMS logits of a row in registers, sums their exponentials and lists those
-// that could be among the row's best: a warp's threshold is the largest that enough of the maxima of its small groups reach,
-// the block's is the smallest of its warps'. `topk_merge`: a block per row picks the best from the lists.
+// that could be among the row's best: the threshold is a number that enough of the maxima of small groups reach.
+// `topk_merge`: a block per row picks the best from the lists.
 //
 // Ranks go by log-probability, a rounded function of the logit: different logits can become equal, and then the smaller token
 // comes first. SPARE entries more than WIDTH are listed for that; where even they could have left out a rival, the merge looks
 // at the whole row again.
 //
-// VOCAB, WIDTH, SPARE, CHUNKS, ITEMS, GROUPS (per thread), CAP (entries of a list), ROOM (entries of the merge), SORT (power of
+// VOCAB, WIDTH, SPARE, CHUNKS, ITEMS, GROUPS (per thread), CAP (entries of a list), MERGE (threads of a merge), SORT (power of
 // two >= WIDTH), ALIGNED (whether rows begin at 16 bytes).
 #include "select.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / 32)
-#define MERGE_THREADS 256
-#define EACH ((ROOM + MERGE_THREADS - 1) / MERGE_THREADS)
+#define MERGE_EACH ((CHUNKS * CAP + MERGE - 1) / MERGE)
 #define CHUNK (THREADS * ITEMS)
 #define LOG2E 1.4426950408889634f
 
@@ -41,10 +40,11 @@ TL_DEVICE u32 key_of(float x) { return x > MINUS_INF ? order_of(x) : 0u; }
 // Key of the smallest finite number: nothing is listed below.
 #define LOWEST 0x00800000u
 
-TL_KERNEL_RESIDENT(topk_chunk, TopkArgs, THREADS, 4) {
+TL_KERNEL_RESIDENT(topk_chunk, TopkArgs, THREADS, GROUPS > 1 ? 3 : 4) {
     __shared__ u32 parts[64];
-    __shared__ float sums[8];
-    __shared__ u32 filled;
+    __shared__ float sums[WARPS];
+    __shared__ u32 groups[GROUPS * THREADS];
+    __shared__ u32 filled, top_shared, floor_shared;
     u32 row = blockIdx.y, chunk = blockIdx.x, t = threadIdx.x;
     u32 from = p.source ? p.source[row] : row;
     u64 at = (u64)row * CHUNKS + chunk;
@@ -67,36 +67,37 @@ TL_KERNEL_RESIDENT(topk_chunk, TopkArgs, THREADS, 4) {
     }
     if (t == 0) filled = 0;
 
-    // Maxima of groups; the whole thread's maximum.
+    // Maxima of groups.
     u32 best[GROUPS];
-    float most = MINUS_INF;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         float m = MINUS_INF;
 #pragma unroll
         for (int i = 0; i < ITEMS / GROUPS; i++) m = fmaxf(m, x[g * (ITEMS / GROUPS) + i]);
         best[g] = key_of(m);
-        most = fmaxf(most, m);
     }
-    // Whatever is at least the smallest of the warps' thresholds: each warp has its share of the wanted number above its own,
-    // so all are listed that could be wanted. No barrier on the way; a few more than the share will do.
-    const u32 share = (WIDTH + SPARE + WARPS - 1) / WARPS;
-    u32 top = warp_max(order_of(most));
-    u32 least = threshold<u32>(
-        share,
-        [&](u32 key) {
-            u32 n = 0;
 #pragma unroll
-            for (int g = 0; g < GROUPS; g++) n += (u32)__popc(__ballot_sync(LANES, best[g] >= key));
-            return n;
-        },
-        share / 4);
-    if (t % 32 == 0) parts[t / 32] = top, parts[WARPS + t / 32] = ~least;
+    for (int g = 0; g < GROUPS; g++) groups[g * THREADS + t] = best[g];
     __syncthreads();
-    top = warp_max(t % 32 < WARPS ? parts[t % 32] : 0u);
-    u32 floor = ~warp_max(t % 32 < WARPS ? parts[WARPS + t % 32] : 0u);
-    floor = floor > LOWEST ? floor : LOWEST;
-    float max = number_of(top), bar = number_of(floor);
+    if (t < 32) {
+        // One warp, so that no barrier is on the way; a few more than wanted will do.
+        u32 top = 0;
+        for (u32 i = t; i < GROUPS * THREADS; i += 32) top = groups[i] > top ? groups[i] : top;
+        top = warp_max(top);
+        u32 floor = threshold<u32>(
+            WIDTH + SPARE,
+            [&](u32 key) {
+                u32 n = 0;
+#pragma unroll
+                for (int i = 0; i < GROUPS * THREADS / 32; i++) n += groups[i * 32 + t] >= key;
+                return warp_add(n);
+            },
+            (WIDTH + SPARE) / 8);
+        if (t == 0) top_shared = top, floor_shared = floor > LOWEST ? floor : LOWEST;
+    }
+    __syncthreads();
+    u32 floor = floor_shared;
+    float max = top_shared ? number_of(top_shared) : MINUS_INF, bar = number_of(floor);
     u64 list = at * CAP;
 
     float sum = 0.0f;
@@ -158,15 +159,13 @@ TL_KERNEL_RESIDENT(topk_chunk, TopkArgs, THREADS, 4) {
 
 TL_DEVICE u64 entry(float logp, u32 token) { return (u64)order_of(logp) << 32 | (u32)~token; }
 
-TL_KERNEL(topk_merge, TopkArgs, MERGE_THREADS) {
-    TL_SHARED(bytes);
-    u64 *keys = (u64 *)bytes;  // [ROOM]
-    u64 *best = keys + ROOM;   // [SORT]
+TL_KERNEL_RESIDENT(topk_merge, TopkArgs, MERGE, 1) {
+    __shared__ u64 best[SORT];
     __shared__ u32 parts[64];
-    __shared__ u32 begin[CHUNKS + 1];
+    __shared__ u32 counts[CHUNKS], listed[CHUNKS];
     __shared__ float norm_shared;
-    __shared__ u32 filled, bad, doubt;
-    u32 row = blockIdx.x, t = threadIdx.x;
+    __shared__ u32 filled, bad, doubt, low_shared;
+    u32 row = blockIdx.x, t = threadIdx.x, turn = 0;
     u32 from = p.source ? p.source[row] : row;
     u64 at = (u64)row * CHUNKS;
     if (from == NONE) {
@@ -176,35 +175,43 @@ TL_KERNEL(topk_merge, TopkArgs, MERGE_THREADS) {
         }
         return;
     }
+    // All entries of the lists, asked for before their number is known.
+    float x[MERGE_EACH];
+    u32 token[MERGE_EACH];
+#pragma unroll
+    for (u32 k = 0; k < MERGE_EACH; k++) {
+        u32 slot = t + k * MERGE;
+        bool in = slot < CHUNKS * CAP;
+        x[k] = in ? p.value[at * CAP + slot] : 0.0f;
+        token[k] = in ? p.token[at * CAP + slot] : 0;
+    }
     if (t < 32) {
-        // Lane by lane the chunks' maxima, sums and counts.
-        u32 top = 0, n = 0;
+        // Lane by lane the chunks' maxima and sums.
+        u32 top = 0, low = 0;
         for (u32 c = t; c < CHUNKS; c += 32) {
             u32 key = order_of(p.chunk_max[at + c]);
             top = key > top ? key : top;
+            counts[c] = p.chunk_count[at + c];
+            listed[c] = p.chunk_floor[at + c];
+            // A list of enough entries bounds what the row's best must reach.
+            if (counts[c] >= WIDTH) low = listed[c] > low ? listed[c] : low;
         }
         float max = number_of(warp_max(top));
+        low = warp_max(low);
         double sum = 0.0;
-        for (u32 first = 0; first < CHUNKS; first += 32) {
-            u32 c = first + t;
-            float m = c < CHUNKS ? p.chunk_max[at + c] : MINUS_INF, s = c < CHUNKS ? p.chunk_sum[at + c] : 0.0f;
+        for (u32 c = t; c < CHUNKS; c += 32) {
+            float m = p.chunk_max[at + c];
+            double s = (double)p.chunk_sum[at + c];
             // A chunk of -inf has the sum 0, or NaN where it has one.
-            sum += m == MINUS_INF ? (double)s : (double)s * exp((double)m - (double)max);
-            u32 count = c < CHUNKS ? p.chunk_count[at + c] : 0, before = count;
-            for (u32 far = 1; far < 32; far *= 2) {
-                u32 other = __shfl_up_sync(LANES, before, far);
-                if (t >= far) before += other;
-            }
-            if (c < CHUNKS) begin[c] = n + before - count;
-            n += __shfl_sync(LANES, before, 31);
+            sum += m == MINUS_INF ? s : s * exp((double)m - (double)max);
         }
         for (u32 far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(LANES, sum, far);
         if (t == 0) {
-            begin[CHUNKS] = n;
             norm_shared = max + (float)log(sum);
             bad = !(sum > 0.0) || !(max < -MINUS_INF);
             filled = 0;
-            doubt = n > ROOM;
+            doubt = 0;
+            low_shared = low;
         }
     }
     __syncthreads();
@@ -216,64 +223,59 @@ TL_KERNEL(topk_merge, TopkArgs, MERGE_THREADS) {
         return;
     }
     float norm = norm_shared;
-    u32 total = begin[CHUNKS], turn = 0;
-    u64 floor = 0;
-    if (!doubt) {
-        // A warp a chunk.
-        for (u32 c = t / 32; c < CHUNKS; c += MERGE_THREADS / 32) {
-            u64 list = (at + c) * CAP;
-            u32 to = begin[c], n = begin[c + 1] - to;
-            for (u32 i = t % 32; i < n; i += 32) keys[to + i] = entry(p.value[list + i] - norm, p.token[list + i]);
-        }
-        __syncthreads();
-        u64 own[EACH < 20 ? EACH : 1];
-        if (EACH < 20) {
+    u64 key[MERGE_EACH];
 #pragma unroll
-            for (u32 k = 0; k < (EACH < 20 ? EACH : 1); k++) {
-                u32 i = t + k * MERGE_THREADS;
-                own[k] = i < total ? keys[i] : 0;
-            }
-        }
-        floor = threshold<u64>(WIDTH, [&](u64 key) {
-            u32 n = 0;
-            if (EACH < 20) {
-#pragma unroll
-                for (u32 k = 0; k < (EACH < 20 ? EACH : 1); k++) n += own[k] >= key;
-            } else {
-                for (u32 i = t; i < total; i += MERGE_THREADS) n += keys[i] >= key;
-            }
-            return block_add(n, parts, turn);
-        });
-        // The best that a list may have left out.
-        for (u32 c = t; c < CHUNKS; c += MERGE_THREADS) {
-            u32 listed = p.chunk_floor[at + c];
-            if (listed > LOWEST && entry(number_of(listed - 1) - norm, 0) >= floor) doubt = 1;
-        }
-        __syncthreads();
+    for (u32 k = 0; k < MERGE_EACH; k++) {
+        u32 slot = t + k * MERGE;
+        key[k] = slot < CHUNKS * CAP && slot % CAP < counts[slot / CAP] ? entry(x[k] - norm, token[k]) : 0;
     }
-    const float *logits = p.logits + (u64)from * p.stride;
-    if (doubt) {
-        floor = threshold<u64>(WIDTH, [&](u64 key) {
-            u32 n = 0;
-            for (u32 i = t; i < VOCAB; i += MERGE_THREADS) n += logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= key;
-            return block_add(n, parts, turn);
-        });
-        for (u32 i = t; i < VOCAB; i += MERGE_THREADS)
-            if (logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= floor)
-                best[atomicAdd(&filled, 1u)] = entry(logits[i] - norm, i);
-    } else {
-        for (u32 i = t; i < total; i += MERGE_THREADS)
-            if (keys[i] >= floor) best[atomicAdd(&filled, 1u)] = keys[i];
+    auto reaching = [&](u64 least) {
+        u32 n = 0;
+#pragma unroll
+        for (u32 k = 0; k < MERGE_EACH; k++) n += key[k] >= least;
+        return block_add(n, parts, turn);
+    };
+    // Keys differ, so there is one that exactly WIDTH reach, if there are so many: between the best list's floor and the top.
+    u64 low = low_shared ? entry(number_of(low_shared) - norm, NONE) : 1, high = ~0ull;
+    u32 n = reaching(low);
+    while (n > WIDTH) {
+        u64 middle = low + (high - low) / 2;
+        u32 above = reaching(middle);
+        if (above >= WIDTH) {
+            low = middle, n = above;
+        } else {
+            high = middle;
+        }
+    }
+    // The best that a list may have left out.
+    for (u32 c = t; c < CHUNKS; c += MERGE) {
+        if (listed[c] > LOWEST && (n < WIDTH || entry(number_of(listed[c] - 1) - norm, 0) >= low)) doubt = 1;
     }
     __syncthreads();
-    u32 n = filled;
-    for (u32 i = n + t; i < SORT; i += MERGE_THREADS) best[i] = 0;
+    if (doubt) {
+        const float *logits = p.logits + (u64)from * p.stride;
+        low = threshold<u64>(WIDTH, [&](u64 key) {
+            u32 n = 0;
+            for (u32 i = t; i < VOCAB; i += MERGE) n += logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= key;
+            return block_add(n, parts, turn);
+        });
+        for (u32 i = t; i < VOCAB; i += MERGE)
+            if (logits[i] > MINUS_INF && entry(logits[i] - norm, i) >= low)
+                best[atomicAdd(&filled, 1u)] = entry(logits[i] - norm, i);
+    } else {
+#pragma unroll
+        for (u32 k = 0; k < MERGE_EACH; k++)
+            if (key[k] >= low) best[atomicAdd(&filled, 1u)] = key[k];
+    }
+    __syncthreads();
+    n = filled;
+    for (u32 i = n + t; i < SORT; i += MERGE) best[i] = 0;
     sort_descending(best, SORT);
     // A logit far below the maximum may become -inf by rounding.
     u32 finite = 0;
-    for (u32 i = t; i < n; i += MERGE_THREADS) finite += best[i] >= entry(MINUS_INF, 0) + 1;
+    for (u32 i = t; i < n; i += MERGE) finite += best[i] >= entry(MINUS_INF, 0) + 1;
     n = block_add(finite, parts, turn);
-    for (u32 i = t; i < WIDTH; i += MERGE_THREADS) {
+    for (u32 i = t; i < WIDTH; i += MERGE) {
         p.out_token[(u64)row * WIDTH + i] = i < n ? ~(u32)best[i] : NONE;
         p.out_logp[(u64)row * WIDTH + i] = i < n ? number_of((u32)(best[i] >> 32)) : MINUS_INF;
     }

@@ -5,7 +5,6 @@ use crate::error::{CudaError, Result};
 use bytemuck::{Pod, Zeroable};
 
 const THREADS: usize = 256;
-const MERGE_THREADS: u32 = 256;
 
 /// Entries listed beyond the width, for those that rounding makes equal.
 const SPARE: usize = 8;
@@ -81,7 +80,7 @@ pub struct TopK {
     chunk: Kernel,
     merge: Kernel,
     chunks: usize,
-    shared: u32,
+    merge_threads: u32,
     max_rows: usize,
     value: Buffer<f32>,
     token: Buffer<u32>,
@@ -135,8 +134,9 @@ impl TopK {
         let groups = (2 * want).div_ceil(THREADS).next_power_of_two();
         let items = vocab.div_ceil(THREADS).next_power_of_two().clamp(4, 32).max(groups);
         let chunks = vocab.div_ceil(THREADS * items);
-        let cap = (3 * want).next_multiple_of(8).min(THREADS * items);
-        let room = (chunks * cap).min(24_576);
+        let cap = (2 * want).next_multiple_of(8).min(THREADS * items);
+        // Up to sixteen entries a thread.
+        let merge = (chunks * cap).div_ceil(16).next_power_of_two().clamp(256, 1024);
         let sort = width.next_power_of_two();
         let shape = |name, value: usize| (name, value as i64);
         let shapes = [
@@ -147,7 +147,7 @@ impl TopK {
             shape("ITEMS", items),
             shape("GROUPS", groups),
             shape("CAP", cap),
-            shape("ROOM", room),
+            shape("MERGE", merge),
             shape("SORT", sort),
             shape("ALIGNED", usize::from(vocab.is_multiple_of(4))),
         ];
@@ -156,10 +156,10 @@ impl TopK {
             chunk: gpu.kernel("topk.cu", "topk_chunk", &shapes)?,
             merge: gpu.kernel("topk.cu", "topk_merge", &shapes)?,
             chunks,
-            shared: ((room + sort) * 8) as u32,
+            merge_threads: merge as u32,
             max_rows,
-            value: gpu.alloc("top-k lists", lists * cap)?,
-            token: gpu.alloc("top-k lists", lists * cap)?,
+            value: gpu.zeroed("top-k lists", lists * cap)?,
+            token: gpu.zeroed("top-k lists", lists * cap)?,
             sums: gpu.alloc("top-k sums", lists * 2)?,
             counts: gpu.alloc("top-k counts", lists * 2)?,
         })
@@ -190,7 +190,6 @@ impl TopK {
         };
         let grid = [self.chunks as u32, rows, 1];
         gpu.launch(&self.chunk, Launch { grid, block: THREADS as u32, shared: 0 }, &args)?;
-        let merge = Launch { grid: [rows, 1, 1], block: MERGE_THREADS, shared: self.shared };
-        gpu.launch(&self.merge, merge, &args)
+        gpu.launch(&self.merge, Launch::flat(rows, self.merge_threads), &args)
     }
 }
