@@ -1,11 +1,10 @@
 // Grouped-query attention of tree rows on tensor cores, in bfloat16, for heads of 64 or 128 dimensions: the Hopper form.
 //
 // The same work as the portable form (`gqa_attend_smxx.cu`), with products of whole warpgroups that read keys and values from
-// shared memory. WARPGROUPS warpgroups of 64 pairs each share the keys; they do not march in step, so that one's softmax runs
-// beside another's products. Two barriers a stage keep order: `full` when every warp has what it fetched, `empty` when every
-// warp's products have read it.
+// shared memory. WARPGROUPS warpgroups of 64 pairs each share the keys; they need not march in step: a step may begin when
+// all threads have brought their part of it, so that one warpgroup's softmax runs beside another's products.
 //
-// Besides those of `gqa_tile.cuh`: WARPGROUPS, STAGES.
+// Besides those of `gqa_tile.cuh`: WARPGROUPS, STAGES, AHEAD (steps that are being fetched).
 #define KEYS 64
 #define TILE_M (64 * WARPGROUPS)
 #define THREADS (128 * WARPGROUPS)
@@ -28,7 +27,7 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
     __shared__ Job job;
     __shared__ u32 has_job;
     __shared__ u32 broken[2];
-    __shared__ u64 full[STAGES], empty[STAGES];
+    __shared__ u64 full[STAGES];
     griddep_launch();
     griddep_wait();
     u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = threadIdx.x / 128;
@@ -37,7 +36,7 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
         bool found = find_job(p.rows, p.seqs, p.window, p.slots, p.cuts, &job);
         if (lane == 0) {
             has_job = found;
-            for (int s = 0; s < STAGES; s++) mbar_init(&full[s], THREADS / 32), mbar_init(&empty[s], THREADS / 32);
+            for (int s = 0; s < STAGES; s++) mbar_init(&full[s], THREADS / 32);
             mbar_fence_init();
         }
     }
@@ -66,9 +65,11 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
         }
         cp_async_commit();
     };
-    auto arrive = [&](u64 *bars, u32 block) {
+    // What this thread has fetched for `block` has arrived: says so for its warp.
+    auto arrive = [&](u32 block) {
+        fence_async();
         __syncwarp();
-        if (lane == 0) mbar_arrive(&bars[block % STAGES]);
+        if (lane == 0) mbar_arrive(&full[block % STAGES]);
     };
     for (u32 item = threadIdx.x; item < TILE_M * CHUNKS; item += THREADS) {
         u32 m = item / CHUNKS, chunk = item % CHUNKS, pair = job.first_pair + (m < pairs ? m : 0);
@@ -77,10 +78,9 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
         cp_async16_zfill(to, p.q + (row * HEADS + head) * DIM + chunk * 8, m < pairs);
     }
 #pragma unroll
-    for (int block = 0; block < STAGES - 1; block++) fetch(block);
-    cp_async_wait<STAGES - 2>();
-    fence_async();
-    arrive(full, 0);
+    for (int block = 0; block < AHEAD; block++) fetch(block);
+    cp_async_wait<AHEAD - 1>();
+    arrive(0);
 
     bool busy = group * 64 < pairs;
     u32 own_row = warp % 4 * 16 + g, own_pair = group * 64 + own_row;
@@ -91,6 +91,11 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
 #pragma unroll 1
     for (u32 block = 0; block < blocks; block++) {
         mbar_wait(&full[block % STAGES], block / STAGES % 2);
+        // The stage that is filled here was read in step block + AHEAD - STAGES. All others have been seen in step block - 1 now,
+        // where the products of step block - 2 may still run: STAGES = AHEAD + 3 is safe, less is not.
+        fetch(block + AHEAD);
+        cp_async_wait<AHEAD - 1>();
+        if (block + 1 < blocks) arrive(block + 1);
         u32 key = job.begin + block * KEYS;
         u8 *keys = stages + block % STAGES * (2 * TILE_BYTES), *values = keys + TILE_BYTES;
         u64 bad = 0;
@@ -98,36 +103,22 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
             // All products of earlier steps are done with before values change under this one's.
             bad = take_out_broken(broken, [&](u32 row, u32 chunk) { return chunk_at(values, row, chunk); });
         }
+        if (!busy) continue;
+
         float score[32];
         const u64 key_tile = wgmma_operand(keys, 0, 1024, WGMMA_SWIZZLE_128);
-        if (busy) {
-            wgmma_keep(score);
-            wgmma_fence();
+        wgmma_keep(score);
+        wgmma_fence();
 #pragma unroll
-            for (int d = 0; d < DIM / 16; d++) {
-                u32 at = d / 4 * HALF_BYTES + d % 4 * 32;
-                wgmma_ss<0, 0>(score, wgmma_advance(query, at), wgmma_advance(key_tile, at), d > 0);
-            }
-            wgmma_commit();
+        for (int d = 0; d < DIM / 16; d++) {
+            u32 at = d / 4 * HALF_BYTES + d % 4 * 32;
+            wgmma_ss<0, 0>(score, wgmma_advance(query, at), wgmma_advance(key_tile, at), d > 0);
         }
+        wgmma_commit();
         // This waits for the values' products of the step before as well.
         wgmma_wait<0>();
         wgmma_keep(score);
         wgmma_keep(acc);
-        if (block > 0) arrive(empty, block - 1);
-        cp_async_wait<STAGES - 3>();
-        fence_async();
-        if (block + 1 < blocks) arrive(full, block + 1);
-        // The stage of the step before takes the last step that has room, once every warp has left it. At the end of a step, so
-        // that nobody waits here for long.
-        auto refill = [&] {
-            if (block > 0 && block + STAGES - 1 < blocks) mbar_wait(&empty[(block - 1) % STAGES], (block - 1) / STAGES % 2);
-            fetch(block + STAGES - 1);
-        };
-        if (!busy) {
-            refill();
-            continue;
-        }
 
         if (key + KEYS > start || (p.window && key + p.window < start + job.rows)) {
 #pragma unroll
@@ -163,11 +154,8 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
                     sum[h] += score[i];
                 }
             }
-            // The maximum seldom moves.
-            if (__any_sync(0xffffffffu, scale != 1.0f)) {
 #pragma unroll
-                for (int c = 0; c < DIM / 8; c++) acc[4 * c + 2 * h] *= scale, acc[4 * c + 2 * h + 1] *= scale;
-            }
+            for (int c = 0; c < DIM / 8; c++) acc[4 * c + 2 * h] *= scale, acc[4 * c + 2 * h + 1] *= scale;
         }
         u32 weight[4][4];
 #pragma unroll
@@ -181,7 +169,6 @@ TL_KERNEL(gqa_attend_sm90, GqaTileArgs, THREADS) {
 #pragma unroll
         for (int c = 0; c < 4; c++) wgmma_rs<1>(acc, weight[c], wgmma_advance(value_tile, c * 2048), true);
         wgmma_commit();
-        refill();
     }
     wgmma_wait<0>();
     wgmma_keep(acc);
