@@ -1,6 +1,6 @@
 //! Attention of a ragged pass in f64, and the same pass on a device.
 
-use crate::typed::{download, round, upload};
+use crate::typed::{download, poisoned, round, upload};
 use treeline_cuda::device::{Buffer, Dtype, Gpu};
 use treeline_cuda::ops::gqa_attend::{GqaAttend, GqaAttendCall, GqaForm, GqaShape};
 use treeline_cuda::ops::rows::{Bucket, RowPlan, Sight};
@@ -141,7 +141,7 @@ impl Pass {
         q.resize(bucket.rows as usize * self.shape.heads * self.shape.head_dim, f32::NAN);
         let [q, k, v] = [&q, &self.k, &self.v].map(|x| upload(gpu, self.dtype, x));
         let bytes = bucket.rows as usize * self.shape.heads * self.shape.head_dim * self.dtype.bytes();
-        let out = gpu.alloc("out", bytes).unwrap();
+        let out = poisoned(gpu, bytes);
         Device { gpu, pass: self, attend, plan, q, k, v, out, bucket }
     }
 
