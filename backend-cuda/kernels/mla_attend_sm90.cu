@@ -248,7 +248,7 @@ TL_KERNEL_RESIDENT(mla_attend_sm90, MlaArgs, THREADS, 1) {
     griddep_wait();
     griddep_launch();
     u32 before, total = mla_total(p.rows, p.seqs, p.window, 0, before);
-    u32 blocks = min(p.blocks, total);
+    u32 blocks = mla_blocks(p, total);
     if (blockIdx.x >= blocks) return;
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < 4; i++) mbar_init(full(room, 0) + i, THREADS / 2);
@@ -302,10 +302,10 @@ TL_KERNEL_RESIDENT(mla_attend_sm90, MlaArgs, THREADS, 1) {
                 if (group == 0 && lane % 4 == 0) {
                     p.part_norm[(u64)slot * TILE + r] = float2{state.most[h] * LOG2E, sum};
                 }
-                float *to = p.part + ((u64)slot * TILE + r) * KV_LORA + c;
+                float *to = p.part + ((u64)slot * TILE + r) * KV_LORA + group * 256 + lane % 4 * 4;
 #pragma unroll
-                for (int n = 0; n < 32; n++) {
-                    *(float2 *)(to + n * 8) = float2{out[n * 4 + h * 2], out[n * 4 + h * 2 + 1]};
+                for (int n = 0; n < 128; n += 8) {
+                    *(float4 *)(to + n * 2) = float4{out[n + h * 2], out[n + h * 2 + 1], out[n + 4 + h * 2], out[n + 5 + h * 2]};
                 }
             }
         }

@@ -191,7 +191,7 @@ TL_KERNEL_RESIDENT(mla_attend_smxx, MlaArgs, THREADS, 1) {
     griddep_wait();
     griddep_launch();
     u32 before, total = mla_total(p.rows, p.seqs, p.window, 0, before);
-    u32 blocks = min(p.blocks, total);
+    u32 blocks = mla_blocks(p, total);
     if (blockIdx.x >= blocks) return;
     u32 unit = mla_begin(total, blockIdx.x, blocks), end = mla_begin(total, blockIdx.x + 1, blocks);
     while (unit < end) {
@@ -352,10 +352,11 @@ TL_KERNEL_RESIDENT(mla_attend_smxx, MlaArgs, THREADS, 1) {
                         *(u32 *)(to + n * 8) = pack_bf16x2(out[m][n][2 * h] * scale, out[m][n][2 * h + 1] * scale);
                     }
                 } else {
-                    float *to = p.part + ((u64)slot * TILE + row) * KV_LORA + c;
+                    float *to = p.part + ((u64)slot * TILE + row) * KV_LORA + column + lane % 4 * 4;
 #pragma unroll
-                    for (int n = 0; n < COLUMNS / 8; n++) {
-                        *(float2 *)(to + n * 8) = float2{out[m][n][2 * h], out[m][n][2 * h + 1]};
+                    for (int n = 0; n < COLUMNS / 8; n += 2) {
+                        *(float4 *)(to + n * 8) = float4{out[m][n][2 * h], out[m][n][2 * h + 1], out[m][n + 1][2 * h],
+                                                         out[m][n + 1][2 * h + 1]};
                     }
                 }
             }

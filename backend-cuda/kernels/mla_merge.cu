@@ -1,18 +1,16 @@
 // Joins the partial results of tiles that several blocks of latent attention shared, and clears padded rows.
 //
-// Grid: ((row, head) pairs, groups of columns). Defines: HEADS, KV_LORA, ROPE, TILE, PARTS (most blocks of the attention).
+// Grid: ((row, head) pairs, groups of columns). Defines: HEADS, KV_LORA, ROPE, TILE, ACT_BF16,
+// PARTS (most blocks of the attention).
 #include "mla_split.cuh"
 
 #define THREADS 256
 #define AHEAD 10 // parts that a thread reads before it waits for the first
 
+// The four columns of a place.
 TL_DEVICE void write4(act *out, float4 v) {
-#ifdef ACT_BF16
-    uint2 words = {pack_bf16x2(v.x, v.y), pack_bf16x2(v.z, v.w)};
-    stg64(out, words);
-#else
-    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
-#endif
+    *(u32 *)out = pack_bf16x2(v.x, v.y);
+    *(u32 *)(out + 8) = pack_bf16x2(v.z, v.w);
 }
 
 TL_KERNEL(mla_merge, MlaArgs, THREADS) {
@@ -20,7 +18,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     __shared__ float4 sums[THREADS];
     u32 row = blockIdx.x / HEADS, head = blockIdx.x % HEADS, t = threadIdx.x, lane = t % 32;
     u32 group = t / p.lanes, groups = THREADS / p.lanes, column = (blockIdx.y * p.lanes + t % p.lanes) * 4;
-    act *out = p.out + (u64)blockIdx.x * KV_LORA + column;
+    act *out = p.out + (u64)blockIdx.x * KV_LORA + mla_column(column);
     // The rows were there before the attention began; only its results must be waited for.
     i32 seq = p.rows.seq[row];
     if (seq < 0) {
@@ -29,7 +27,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
         return;
     }
     u32 before, total = mla_total(p.rows, p.seqs, p.window, (u32)seq, before);
-    u32 blocks = min(p.blocks, total);
+    u32 blocks = mla_blocks(p, total);
     MlaSpan span = mla_span(p.rows, (u32)seq, p.window);
     u32 pair = p.rows.offset[row] * HEADS + head, tile = pair / TILE, at = pair % TILE;
     u32 unit = before + tile * span.chunks;
@@ -50,6 +48,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     }
     // Every warp finds the same largest score and sum; the first writes the weights.
     float most = NEVER, sum = 0.0f;
+#pragma unroll 1
     for (u32 i = lane; i < parts; i += 32) {
         float top = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at].x;
         most = top > most || top != top ? top : most;
@@ -59,6 +58,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
         float other = __shfl_xor_sync(0xffffffffu, most, with);
         most = other > most || other != other ? other : most;
     }
+#pragma unroll 1
     for (u32 i = lane; i < parts; i += 32) {
         float2 norm = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at];
         float w = norm.x == NEVER ? 0.0f : exp2f(norm.x - most);
@@ -69,6 +69,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     for (int with = 16; with > 0; with /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, with);
     __syncthreads();
     float4 acc = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
     for (u32 base = group; base < parts; base += AHEAD * groups) {
         if (base != group) {
 #pragma unroll
@@ -92,6 +93,7 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
     sums[t] = acc;
     __syncthreads();
     if (group != 0) return;
+#pragma unroll 4
     for (u32 g = 1; g < groups; g++) {
         float4 other = sums[g * p.lanes + t];
         acc.x += other.x, acc.y += other.y, acc.z += other.z, acc.w += other.w;

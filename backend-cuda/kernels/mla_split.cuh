@@ -19,7 +19,7 @@ struct MlaArgs {
     const act *q;      // [rows][HEADS][DIM], scaled
     const act *cache;  // [cache rows][DIM]
     act *out;          // [rows][HEADS][KV_LORA]
-    float *part;       // [2 blocks][TILE][KV_LORA] sums of weight x value, not divided
+    float *part;       // [2 blocks][TILE][KV_LORA] sums of weight x value, not divided, in the order of `mla_column`
     float2 *part_norm; // [2 blocks][TILE] largest score (base 2), sum of weights
     u32 seqs;
     u32 window;        // keys at a position <= own - window are not seen; 0 = no window
@@ -68,6 +68,7 @@ TL_DEVICE u32 mla_total(const Rows &rows, u32 seqs, u32 window, u32 seq, u32 &be
         return mla_units(rows, 0, 1, window);
     }
     u32 total = 0, earlier = 0;
+#pragma unroll 1
     for (u32 s = threadIdx.x % 32; s < seqs; s += 32) {
         u32 units = mla_units(rows, s, seqs, window);
         total += units;
@@ -82,6 +83,7 @@ TL_DEVICE u32 mla_find(const Rows &rows, u32 seqs, u32 window, u32 unit, u32 &be
     before = 0;
     if (seqs == 1) return 0;
     u32 lane = threadIdx.x % 32;
+#pragma unroll 1
     for (u32 base = 0; base < seqs; base += 32) {
         u32 units = mla_units(rows, base + lane, seqs, window), sum = units;
 #pragma unroll
@@ -126,6 +128,15 @@ TL_DEVICE MlaPlace mla_place(const MlaArgs &p, u32 unit, u32 end) {
 TL_DEVICE u64 mla_pair(const MlaPlace &at) { return (u64)at.begin * HEADS + at.tile * TILE; }
 TL_DEVICE u32 mla_valid(const MlaPlace &at) { return min(at.span.rows * HEADS - at.tile * TILE, (u32)TILE); }
 
+// Blocks that take part. One sequence has few tiles: if it costs little, no block gets parts of two of them, since each part has a
+// beginning and an end of its own, and blocks at the same keys of several tiles read them at the same time.
+TL_DEVICE u32 mla_blocks(const MlaArgs &p, u32 total) {
+    u32 blocks = min(p.blocks, total);
+    if (p.seqs != 1 || total == 0) return blocks;
+    u32 tiles = mla_span(p.rows, 0, p.window).tiles, even = blocks / tiles * tiles;
+    return even * 10 >= blocks * 9 ? even : blocks;
+}
+
 // First unit of block `block`.
 TL_DEVICE u32 mla_begin(u32 total, u32 block, u32 blocks) { return (u32)((u64)total * block / blocks); }
 
@@ -151,6 +162,7 @@ TL_DEVICE u64 mla_seen(const MlaArgs &p, const MlaSpan &s, u32 begin, u32 row, u
     if (s.keys - key < KEYS) seen &= (1ull << (s.keys - key)) - 1;
     if (p.window != 0) {
         u32 own = p.rows.position[row];
+#pragma unroll 1
         for (u32 i = 0; i < KEYS; i++) {
             u32 k = key + i;
             if (!(seen >> i & 1)) continue;
@@ -186,6 +198,10 @@ TL_DEVICE void mla_clean(u8 *chunk, u32 first, u32 last, u32 thread, u32 threads
         for (u32 t = first * 32 + thread; t < last * 32; t += threads) words[t] = finite_bf16x2(words[t]);
     }
 }
+
+// Partial results lie as the threads that make them have them: of 16 columns, thread t of a quad holds 2t, 2t + 1, 8 + 2t, 9 + 2t
+// and writes them side by side. The first of the four columns at place `at` (a multiple of 4); the others are 1, 8 and 9 further.
+TL_DEVICE u32 mla_column(u32 at) { return at / 16 * 16 + at % 16 / 2; }
 
 // Whether a score is NaN or infinite.
 TL_DEVICE bool not_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) == 0x7f800000u; }
