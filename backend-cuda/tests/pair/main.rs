@@ -6,9 +6,12 @@
 #[path = "../pairs/mod.rs"]
 mod pairs;
 
+mod acceptance;
 mod forced;
 mod ranks;
+mod rows;
 mod steady;
 mod subject;
+mod tap;
 mod text;
 mod watch;

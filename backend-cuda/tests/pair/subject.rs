@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use treeline_checkpoint::Tokenizer;
 use treeline_core::testing::Shape;
 use treeline_core::{Law, Request, Response, RunSetup, Sampling, run};
-use treeline_cpu::{CpuEngine, CpuPair, EngineSettings};
+use treeline_cpu::{CpuEngine, CpuPair, EngineSettings, Scorer};
 use treeline_cuda::device::{Arch, Dtype, Gpu};
 use treeline_cuda::engine::{CudaEngine, CudaPair, CudaSettings, DrafterSource, PairOptions};
 use treeline_cuda::testing::gpus;
@@ -103,6 +103,28 @@ impl Subject {
     pub fn on_cpu(&self) -> CpuEngine {
         let settings = EngineSettings { slots: 1, context: self.context, chunk: 256 };
         self.cpu.engine(settings).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Real prompts for greedy text, or those of the fixture: what most tests are about.
+    pub fn greedy(&self) -> Vec<Request> {
+        self.requests(self.either(50, 4), self.either(128, 16), Sampling::GREEDY)
+    }
+
+    /// The CPU engine's plain text of [`Subject::greedy`], made once.
+    pub fn greedy_text(&self) -> &'static [Vec<u32>] {
+        static TEXTS: [OnceLock<Vec<Vec<u32>>>; 2] = [OnceLock::new(), OnceLock::new()];
+        TEXTS[usize::from(self.real())].get_or_init(|| self.plain(&self.greedy(), &Law::Greedy))
+    }
+
+    /// The CPU engine's logits of every token of [`Subject::greedy_text`], made once.
+    pub fn greedy_logits(&self) -> &'static [Vec<Vec<f32>>] {
+        static LOGITS: [OnceLock<Vec<Vec<Vec<f32>>>>; 2] = [OnceLock::new(), OnceLock::new()];
+        let one = |i: usize, request: &Request| {
+            let whole = [&request.prompt[..], &self.greedy_text()[i]].concat();
+            let rows = Scorer::new(self.cpu.target().clone()).extend(&whole[..whole.len() - 1]);
+            (request.prompt.len() - 1..rows.nrows()).map(|row| rows.row(row).to_vec()).collect()
+        };
+        LOGITS[usize::from(self.real())].get_or_init(|| side_by_side(&self.greedy(), &one))
     }
 
     /// The CPU engine's plain text of each request.

@@ -1,101 +1,127 @@
 //! Greedy text against the CPU engine's: the same up to each request's first near-tie.
 
-use crate::pairs::{decode, policy};
+use crate::pairs::policy;
 use crate::subject::{Subject, subjects};
+use crate::tap::{Tap, emitted};
 use serde_json::json;
 use treeline_core::testing::Shape;
-use treeline_core::{Law, Request, Sampling};
-use treeline_cpu::Scorer;
+use treeline_core::{Engine, Law, Request, RunSetup, run};
 use treeline_cuda::device::Dtype;
 use treeline_cuda::engine::CudaScorer;
 
-/// Where two texts part.
+/// Where a text leaves the CPU engine's.
 #[derive(Debug)]
 struct Parting {
     /// Emitted tokens before it.
     at: usize,
-    /// The CPU engine's best logit over the token that the device chose.
+    /// The CPU engine's logit of its own token over that of the device's.
     margin: f32,
-    /// The largest difference of the row's logits between the devices.
+    /// The largest difference between the logits of both engines in the row that the token came from.
     error: f32,
-    /// Root mean square of the row's logits.
-    size: f32,
 }
 
-/// Looks into the first difference of a request's text; `None` without one.
-fn parting(subject: &Subject, request: &Request, want: &[u32], got: &[u32]) -> Option<Parting> {
-    let at = want.iter().zip(got).position(|(a, b)| a != b)?;
-    let prefix = [&request.prompt, &want[..at]].concat();
-    let cpu = Scorer::new(subject.cpu.target().clone()).extend(&prefix);
-    let cpu = cpu.row(cpu.nrows() - 1).to_vec();
-    let mut scorer = CudaScorer::new(&subject.gpu, subject.cuda.target().clone(), subject.context()).unwrap();
-    let rows = prefix.chunks(256).map(|chunk| scorer.extend(chunk).unwrap()).last()?;
-    let cuda = rows.last()?;
-    let margin = cpu[want[at] as usize] - cpu[got[at] as usize];
-    let error = cpu.iter().zip(cuda).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    let size = (cpu.iter().map(|x| x * x).sum::<f32>() / cpu.len() as f32).sqrt();
-    Some(Parting { at, margin, error, size })
+/// A token that the device chose, and the logits that it chose it by (`None`: those of the prompt).
+struct Choice {
+    at: usize,
+    token: u32,
+    logits: Option<Vec<f32>>,
 }
 
-/// Whether a parting is a near-tie: errors of the two logits could have turned it, and the margin is below `most`.
+/// Looks into a choice that is not the CPU engine's, of request number `index`.
+fn parting(subject: &Subject, index: usize, choice: &Choice) -> Parting {
+    let (cpu, text) = (&subject.greedy_logits()[index][choice.at], &subject.greedy_text()[index]);
+    let of_prompt = || {
+        let prefix = [&subject.greedy()[index].prompt, &text[..choice.at]].concat();
+        let mut scorer = CudaScorer::new(&subject.gpu, subject.cuda.target().clone(), subject.context()).unwrap();
+        prefix.chunks(256).map(|chunk| scorer.extend(chunk).unwrap()).last().and_then(|mut rows| rows.pop()).unwrap()
+    };
+    let cuda = choice.logits.clone().unwrap_or_else(of_prompt);
+    let margin = cpu[text[choice.at] as usize] - cpu[choice.token as usize];
+    let error = cpu.iter().zip(&cuda).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    Parting { at: choice.at, margin, error }
+}
+
+/// Whether errors of the two logits could have turned a choice, and none of them is larger than `most`.
 fn near_tie(parting: &Parting, most: f32) -> bool {
-    parting.margin <= 4.0 * parting.error && parting.margin <= most
+    parting.margin <= 4.0 * parting.error && parting.error <= most
 }
 
-/// `most` is the largest margin (a difference of logits) at which texts may part.
+/// The first choice of each request that is not the CPU engine's.
+fn choices(tap: &mut Tap, kind: &str, budget: u32, requests: &[Request], want: &[Vec<u32>]) -> Vec<Option<Choice>> {
+    let mut first: Vec<Option<Choice>> = requests.iter().map(|_| None).collect();
+    let (pass, law) = (tap.pass.clone(), Law::Greedy);
+    let setup = RunSetup { budget, concurrency: tap.info().slots, law: &law, cost: None };
+    let mut sink = |view: &treeline_core::RoundView<'_>| {
+        for (index, position, token, row) in emitted(view) {
+            let at = position as usize - requests[index].prompt.len();
+            if first[index].is_none() && want[index][at] != token {
+                first[index] = Some(Choice { at, token, logits: Some(pass.borrow()[row].clone()) });
+            }
+        }
+    };
+    let responses = match kind {
+        "plain" => run(tap, &mut Shape::chain(0), requests, &setup, &mut sink),
+        _ => {
+            let mut policy = policy(kind, &json!({}), budget, tap);
+            run(tap, &mut *policy, requests, &setup, &mut sink)
+        }
+    };
+    for (index, response) in responses.unwrap().iter().enumerate() {
+        assert!(response.end.is_ok(), "{:?}", response.end);
+        assert_eq!(response.tokens.len(), want[index].len());
+        if response.tokens[0] != want[index][0] {
+            first[index] = Some(Choice { at: 0, token: response.tokens[0], logits: None });
+        }
+    }
+    first
+}
+
+/// `most` is the largest error of a logit at which a text may part.
 fn text_agrees(dtype: Dtype, most: f32) {
     for subject in subjects(dtype) {
-        let requests = subject.requests(subject.either(60, 3), subject.either(128, 14), Sampling::GREEDY);
-        let want = subject.plain(&requests, &Law::Greedy);
-        let mut engine = subject.engine(subject.either(8, 2), 32);
+        let (requests, want) = (subject.greedy(), subject.greedy_text());
+        let slots = subject.either(8, 2);
         for (kind, budget) in [("plain", 0), ("chain", 7), ("best-first", 32)] {
-            let got = match kind {
-                "plain" => decode(&mut engine, &mut Shape::chain(0), &requests, &Law::Greedy, 0),
-                _ => {
-                    let mut policy = policy(kind, &json!({}), budget, &engine);
-                    decode(&mut engine, &mut *policy, &requests, &Law::Greedy, budget)
-                }
-            };
-            let partings: Vec<(u64, Parting)> = requests
-                .iter()
-                .zip(want.iter().zip(&got))
-                .filter_map(|(r, (want, got))| Some((r.id, parting(&subject, r, want, got)?)))
-                .collect();
-            let until: usize = partings.iter().map(|(_, p)| p.at).sum();
-            let whole = (requests.len() - partings.len()) * requests[0].max_new as usize;
+            let mut tap = Tap::new(subject.engine(slots, 32), slots * (budget + 1));
+            let choices = choices(&mut tap, kind, budget, &requests, want);
+            let (mut parted, mut equal) = (Vec::new(), 0);
+            for (index, choice) in choices.iter().enumerate() {
+                equal += choice.as_ref().map_or(want[index].len(), |c| c.at);
+                parted.extend(choice.as_ref().map(|c| (requests[index].id, parting(&subject, index, c))));
+            }
+            let largest = |of: fn(&Parting) -> f32| parted.iter().map(|(_, p)| of(p)).fold(0.0, f32::max);
             println!(
-                "{}: {kind} {budget}: {} of {} texts part; {} tokens equal before",
+                "{}: {kind} {budget}: {} of {} texts part; {equal} tokens equal before; largest margin {:.2e}, error {:.2e}",
                 subject.name(),
-                partings.len(),
+                parted.len(),
                 requests.len(),
-                until + whole
+                largest(|p| p.margin),
+                largest(|p| p.error)
             );
-            for (id, p) in &partings {
+            for (id, p) in &parted {
                 println!(
-                    "  request {id} at token {}: margin {:.2e}, largest error of the row {:.2e}, its rms {:.2}",
-                    p.at, p.margin, p.error, p.size
+                    "  request {id} at token {}: margin {:.2e}, the row's largest error {:.2e}",
+                    p.at, p.margin, p.error
                 );
                 assert!(near_tie(p, most), "{}: request {id} parts without a near-tie: {p:?}", subject.name());
             }
         }
-        // Control: a text with one wrong token in a place of no doubt is found.
-        let mut wrong = want[0].clone();
-        let clear = (0..wrong.len()).find_map(|at| {
-            wrong[at] = (want[0][at] + 1) % 60;
-            let found = parting(&subject, &requests[0], &want[0], &wrong)?;
-            wrong[at] = want[0][at];
-            (found.at == at && !near_tie(&found, most)).then_some(at)
+        // Control: a wrong token in a place of no doubt is found.
+        let clear = (0..want[0].len()).any(|at| {
+            let token = (want[0][at] + 1) % 60;
+            !near_tie(&parting(&subject, 0, &Choice { at, token, logits: None }), most)
         });
-        assert!(clear.is_some(), "nothing would count as a difference");
+        assert!(clear, "nothing would count as a difference");
     }
 }
 
 #[test]
 fn greedy_text_parts_only_at_near_ties_in_f32() {
-    text_agrees(Dtype::F32, 1e-2);
+    text_agrees(Dtype::F32, 2e-3);
 }
 
+/// Errors in bf16 are large where a router chose another expert (see the logits' test).
 #[test]
 fn greedy_text_parts_only_at_near_ties_in_bf16() {
-    text_agrees(Dtype::Bf16, 1.0);
+    text_agrees(Dtype::Bf16, 8.0);
 }
