@@ -98,6 +98,73 @@ fn a_run_on_a_gpu_measures_what_the_cpu_does() {
     }
 }
 
+/// Synthetic weights: acceptance is what the trace gives in a replay, on the device and staged, and the routing that was asked
+/// for is what ran (the engine checks it in every pass).
+#[test]
+fn synthetic_weights_accept_what_the_trace_does() {
+    for emulated in devices() {
+        let site = Site::new();
+        let options = RecordOptions {
+            out: site.path("t.parquet"),
+            ranks_only: true,
+            width: None,
+            temperature: None,
+            frontier: Frontier::default(),
+            quiet: true,
+        };
+        run::record_trace(&experiment(&site, "cpu", emulated), &options).unwrap();
+        let text = format!(
+            r#"
+name = "shapes"
+seed = 5
+record = "all"
+bootstrap = 100
+[target]
+checkpoint = {{ synthetic = "target", layers = 3 }}
+[drafter]
+kind = "dflash"
+checkpoint = {{ synthetic = "dflash" }}
+width = 16
+[backend]
+kind = "cuda"
+context = 64
+trace = "t.parquet"
+[cuda]
+dtype = "bf16"
+expert_overlap = 0.25
+emulated = {emulated}
+[workload]
+concurrency = [2]
+[[policy]]
+kind = "best-first"
+budget = [6]
+[[policy]]
+kind = "talon"
+budget = [6]
+"#
+        );
+        let read = |backend: Option<&str>| {
+            let overrides = Overrides { backend: backend.map(str::to_owned), ..Overrides::default() };
+            config::parse(&text, "shapes.toml", &site.path(""), &Registry::builtin(), &overrides).unwrap()
+        };
+        let run = |experiment: &Experiment, out: &str| {
+            let options = Options { out: Some(site.path(out)), quiet: true, ..Options::default() };
+            run::run(experiment, &Registry::builtin(), &options).unwrap()
+        };
+        let (shapes, replay) = (run(&read(None), "shapes"), run(&read(Some("sim")), "replay"));
+        assert_eq!((&shapes.failed, &replay.failed), (&vec![], &vec![]));
+        assert_eq!(shapes.summary.cells.len(), 3);
+        for (a, b) in shapes.summary.cells.iter().zip(&replay.summary.cells) {
+            assert_eq!((&a.policy, a.budget, a.tau, a.rows_mean), (&b.policy, b.budget, b.tau, b.rows_mean));
+            assert!(a.notes.iter().any(|note| note.starts_with("synthetic weights")), "{:?}", a.notes);
+            assert!(a.experts_mean.is_some() && a.step_ms.is_some() != emulated);
+        }
+        let toml = std::fs::read_to_string(shapes.dir.join("experiment.resolved.toml")).unwrap();
+        let again = config::parse(&toml, "r.toml", &shapes.dir, &Registry::builtin(), &Overrides::default()).unwrap();
+        assert!(matches!(again.backend, Backend::Synthetic(s) if s.layers == Some(3) && s.expert_overlap == 0.25));
+    }
+}
+
 /// A trace recorded on the GPU is that of the CPU engine.
 #[test]
 fn a_trace_recorded_on_a_gpu_is_the_cpus() {

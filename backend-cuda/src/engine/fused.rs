@@ -302,6 +302,8 @@ impl CudaEngine {
             return Err(Error::Engine("the trees of a device round have more rows than their caps allow".into()));
         }
         let batch = round.batch;
+        let rows: u32 = told.rows(batch.len()).iter().sum();
+        self.verifier.check_routing(rows as usize).map_err(broken)?;
         let asked = |s: usize| asks(program, round.caps[s].nodes, round.caps[s].depth, round.limits.width).0;
         let cut = |s: usize| (asked(s), round.limits.width);
         let lattice = drafter.read(seqs, batch.len(), cut).map_err(broken)?;

@@ -1,11 +1,13 @@
 //! A target with its drafter, loaded once and shared by engines.
 
 use super::draft::{Autoregressive, Block, Kind};
+use super::recorded::Recorded;
+use super::routing::RoutingModel;
 use super::settings::CudaSettings;
 use super::slots::{CudaEngine, Draft};
 use crate::device::{Dtype, Gpu};
 use crate::error::{CudaError, Result};
-use crate::model::{Dflash, LoadOptions, Shard, Target};
+use crate::model::{Dflash, LoadOptions, Shard, Synthetic, Target};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use treeline_checkpoint::DflashConfig;
@@ -55,6 +57,20 @@ pub struct CudaPair {
     target: Arc<Target>,
     drafter: Drafter,
     options: PairOptions,
+    stand_in: Option<(Arc<Recorded>, RoutingModel)>,
+}
+
+/// Models of synthetic weights, and what stands in for their words.
+#[derive(Debug, Clone)]
+pub struct SyntheticPair {
+    /// The target: one rank's work.
+    pub target: Synthetic,
+    /// The drafter, of the same ranks.
+    pub drafter: DflashConfig,
+    /// Drafts and truth.
+    pub recorded: Arc<Recorded>,
+    /// Routing.
+    pub routing: RoutingModel,
 }
 
 impl CudaPair {
@@ -95,7 +111,30 @@ impl CudaPair {
                 Drafter::Autoregressive(Arc::new(model), *depth)
             }
         };
-        Ok(Self { gpu: gpu.clone(), target, drafter, options: *options })
+        Ok(Self { gpu: gpu.clone(), target, drafter, options: *options, stand_in: None })
+    }
+
+    /// Fills models of synthetic weights on the device, in bf16 (routed experts in INT4). Engines over such a pair run every
+    /// pass of the models, drafts are then those of the trace, and routing is the model's: run it under [`Law::Forced`] with
+    /// the same trace.
+    ///
+    /// [`Law::Forced`]: treeline_core::Law::Forced
+    ///
+    /// # Errors
+    /// A drafter that does not fit, memory.
+    pub fn synthetic(gpu: &Gpu, what: &SyntheticPair) -> Result<Self> {
+        let target = Arc::new(Target::synthetic(gpu, &what.target)?);
+        let (dtype, shard) = (target.dtype(), target.shard());
+        let positions = what.target.positions + what.drafter.block;
+        let load = LoadOptions { dtype, shard, positions };
+        let drafter = Dflash::synthetic(gpu, what.drafter.clone(), &target, &load, what.target.seed ^ 1)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            target,
+            drafter: Drafter::Dflash(Arc::new(drafter)),
+            options: PairOptions { dtype, context: what.target.positions as u32 },
+            stand_in: Some((what.recorded.clone(), what.routing)),
+        })
     }
 
     /// The target.
@@ -155,7 +194,11 @@ impl CudaPair {
                 block: 0,
             },
         };
-        CudaEngine::new(&self.gpu, self.target.clone(), draft, settings)
+        let mut engine = CudaEngine::new(&self.gpu, self.target.clone(), draft, settings)?;
+        if let Some((recorded, routing)) = &self.stand_in {
+            engine.stand_in(recorded.clone(), *routing)?;
+        }
+        Ok(engine)
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) enum Pick {
     Sample,
     /// One sample by the sequence's temperature and filters.
     Filter,
-    /// Not at all: the verdict comes from the host, or from a trace.
+    /// Not at all: the verdict comes from the host.
     None,
 }
 
@@ -21,11 +21,12 @@ impl Pick {
     pub fn of(law: &Law<'_>, batch: &Batch) -> Self {
         let sampled = || batch.iter().filter(|s| s.sampling.temperature > 0.0).map(|s| s.sampling);
         match law {
-            Law::Greedy => Self::Greedy,
+            // Under a forced law the choice is made all the same, since its time belongs to a step.
+            Law::Greedy | Law::Forced(_) => Self::Greedy,
             Law::SampleMatch { .. } if sampled().next().is_none() => Self::Greedy,
             Law::SampleMatch { .. } if sampled().any(|s| s.top_k > 0 || s.top_p < 1.0) => Self::Filter,
             Law::SampleMatch { .. } => Self::Sample,
-            Law::Residual { .. } | Law::Traversal { .. } | Law::Forced(_) => Self::None,
+            Law::Residual { .. } | Law::Traversal { .. } => Self::None,
         }
     }
 

@@ -3,6 +3,8 @@
 use super::draft::{CudaDrafter, CudaDrafts, Kind};
 use super::features::{CudaFeatures, Taps};
 use super::fused::Fused;
+use super::recorded::Recorded;
+use super::routing::RoutingModel;
 use super::settings::CudaSettings;
 use super::verifier::CudaVerifier;
 use crate::device::{Arch, Gpu};
@@ -77,6 +79,14 @@ impl CudaEngine {
             fused,
             taken: vec![None; slots as usize],
         })
+    }
+
+    /// Drafts from a trace and routing from a model, before anything is captured.
+    pub(super) fn stand_in(&mut self, recorded: Arc<Recorded>, routing: RoutingModel) -> Result<()> {
+        if let Kind::Block(drafter) = &mut self.drafter.kind {
+            drafter.follow(recorded)?;
+        }
+        self.verifier.route(routing)
     }
 
     /// Slots that no request holds; all of them after a run.

@@ -7,6 +7,7 @@ use super::graphs::Graphs;
 use super::judge::{DeviceRows, descend};
 use super::pick::Pick;
 use super::prefill::Prefill;
+use super::routing::{Routing, RoutingModel};
 use super::settings::CudaSettings;
 use super::state::{Field, State};
 use crate::device::{Buffer, Gpu, Pinned, Ptr};
@@ -16,6 +17,7 @@ use crate::ops::gather::GatherKv;
 use crate::ops::rows::{Bucket, RowPlan, Sight};
 use crate::ops::sample::{Sample, SampleArgs};
 use std::sync::Arc;
+use treeline_checkpoint::Ffn;
 use treeline_core::law::{Scratch, first_token, judge, settle};
 use treeline_core::{Batch, DraftView, Error, Fault, Forest, Law, Phase, Request, RoundLog, Step, Verifier};
 
@@ -41,6 +43,7 @@ pub struct CudaVerifier {
     pub(super) commits: Graphs<u32>,
     pub(super) gatherer: GatherKv,
     prefill: Prefill,
+    routing: Option<Routing>,
     /// Chosen tokens and expert counts of the last pass.
     pulled: Pinned<u32>,
     experts: Pinned<u32>,
@@ -92,6 +95,7 @@ impl CudaVerifier {
         let cache = target.cache(gpu, sink as usize + 1)?;
         Ok(Self {
             gatherer: GatherKv::new(gpu, cache.row_bytes())?,
+            routing: None,
             prefill: Prefill::new(gpu, &target, settings.chunk, sink, taps)?,
             work: target.work(gpu, most, taps)?,
             plan: RowPlan::new(gpu, settings.rows as usize, settings.slots as usize, sink)?,
@@ -124,6 +128,26 @@ impl CudaVerifier {
         }
         let width = self.target.logits_width();
         self.gpu.read(self.work.logits().offset(row as usize * width * size_of::<f32>()), width)
+    }
+
+    /// From now on routing comes from a model of it. To be called before anything is captured.
+    pub(super) fn route(&mut self, model: RoutingModel) -> CudaResult<()> {
+        let experts = self.target.config().layers.iter().find_map(|layer| match &layer.ffn {
+            Ffn::Moe(moe) => Some(moe.experts as u32),
+            Ffn::Dense { .. } => None,
+        });
+        // A dense model has nothing to route.
+        let Some(experts) = experts else { return Ok(()) };
+        let (layers, top_k) = (self.target.moe_layers(), self.target.top_k());
+        self.work.force(&self.gpu)?;
+        let rows = self.buckets.most.rows as usize;
+        self.routing = Some(Routing::new(&self.gpu, model, experts, layers, rows, top_k)?);
+        Ok(())
+    }
+
+    /// Checks that a pass of `rows` real rows ran the experts that it was told to.
+    pub(super) fn check_routing(&self, rows: usize) -> CudaResult<()> {
+        self.routing.as_ref().map_or(Ok(()), |routing| routing.check(rows, &self.experts()))
     }
 
     /// The target's cache.
@@ -170,7 +194,12 @@ impl CudaVerifier {
         let plan = self.plan.ptrs();
         let (sample, stride) = (&self.sample, target.logits_width());
         let (sampling, out) = (self.state.at(Field::Sampling), self.tokens.ptr());
+        let picks = self.routing.as_mut().map_or(0, |routing| routing.next(bucket.rows as usize));
+        let routing = self.routing.as_ref().zip(work.forced());
         let ran = self.forwards.run(gpu, (bucket, pick), || {
+            if let Some((routing, forced)) = routing {
+                gpu.push(forced.ptr(), &routing.pinned, picks)?;
+            }
             target.forward(gpu, bucket, plan, cache, work, Head::All)?;
             let Some(draw) = pick.draw() else { return Ok(()) };
             let args = SampleArgs { logits: work.logits(), stride, source: Ptr::NULL, plan, sampling, out };
@@ -254,6 +283,7 @@ impl Verifier for CudaVerifier {
         self.gpu.pull(&self.pulled, self.tokens.ptr(), rows).map_err(broken)?;
         self.pull_experts().map_err(broken)?;
         self.gpu.sync().map_err(broken)?;
+        self.check_routing(rows).map_err(broken)?;
         self.clock.mark(Phase::Walk);
         let mut results = Vec::with_capacity(batch.len());
         let mut begin = 0;
@@ -266,8 +296,10 @@ impl Verifier for CudaVerifier {
                 continue;
             }
             let walk = match pick {
-                Pick::Greedy | Pick::Sample | Pick::Filter => descend(tree, &self.pulled.as_slice()[first..]),
-                Pick::None => {
+                Pick::Greedy | Pick::Sample | Pick::Filter if !matches!(law, Law::Forced(_)) => {
+                    descend(tree, &self.pulled.as_slice()[first..])
+                }
+                _ => {
                     let rows = DeviceRows::new(&self.gpu, self.work.logits(), first, self.target.logits_width(), tree);
                     judge(law, at as u32, seq, tree, &rows, drafts, &mut self.scratch)
                 }

@@ -7,7 +7,7 @@ use super::live::{PREFILL_CHUNK, laws_fit, live};
 use super::location::{Location, relative, tidy};
 use super::policy;
 use super::types::{Backend, Cost, Experiment, Record, Replay};
-use super::{Overrides, text};
+use super::{Overrides, synthetic, text};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -65,7 +65,8 @@ pub(crate) fn experiment(
         let name = path.rsplit('.').next().unwrap_or(path);
         Err(doc.error(doc.key(path), format!("`{name}` is not read here"), Some(why.to_owned())))
     };
-    if named != BackendKind::Sim && file.backend.trace.is_some() {
+    let plain = named == BackendKind::Cpu || named == BackendKind::Cuda && !synthetic::named(&file);
+    if plain && file.backend.trace.is_some() {
         return unread("backend.trace", "only backend `sim` reads it; `--backend sim --trace FILE` replays this file");
     }
     if named == BackendKind::Sim {
@@ -80,6 +81,9 @@ pub(crate) fn experiment(
         Ok(match kind {
             BackendKind::Sim => Backend::Sim(Replay { trace: trace(doc, &file, &folder, overrides)? }),
             BackendKind::Cpu => Backend::Cpu(live(doc, &file, &folder, "cpu", PREFILL_CHUNK)?),
+            BackendKind::Cuda if synthetic::named(&file) => {
+                Backend::Synthetic(synthetic::synthetic(doc, &file, &folder, &policies)?)
+            }
             BackendKind::Cuda => {
                 let live = live(doc, &file, &folder, "cuda", cuda::PREFILL_CHUNK)?;
                 cuda::fits(doc, &live, &policies)?;
@@ -136,9 +140,10 @@ fn incomplete(doc: &Doc<'_>, e: &toml::de::Error) -> Option<ConfigError> {
 
 /// Limits to try policies under before a checkpoint is opened: where only the checkpoint knows, what is usual.
 fn limits(backend: &Backend, concurrency: &[u32]) -> Limits {
-    let (depth, width) = match backend.live() {
-        Some(live) => (live.drafter.depth(), live.drafter.width()),
-        None => (None, USUAL_WIDTH),
+    let (depth, width) = match backend {
+        Backend::Cpu(live) | Backend::Cuda(live, _) => (live.drafter.depth(), live.drafter.width()),
+        Backend::Synthetic(synthetic) => (None, synthetic.width),
+        Backend::Sim(_) => (None, USUAL_WIDTH),
     };
     let concurrency = concurrency.iter().copied().max().unwrap_or(1);
     Limits { budget: 1, depth: depth.unwrap_or(USUAL_DEPTH), width, concurrency }
@@ -202,6 +207,11 @@ pub(crate) fn check_files(doc: &Doc<'_>, e: &Experiment, overrides: &Overrides) 
                     return Err(ConfigError::Read { path: replay.trace.path.clone(), why: "no such trace".to_owned() });
                 }
                 return missing("backend.trace".to_owned(), "trace", &replay.trace.path);
+            }
+        }
+        Backend::Synthetic(synthetic) => {
+            if !synthetic.trace.path.is_file() {
+                return missing("backend.trace".to_owned(), "trace", &synthetic.trace.path);
             }
         }
         Backend::Cpu(live) | Backend::Cuda(live, _) => {

@@ -40,6 +40,16 @@ pub(crate) fn fits(doc: &Doc<'_>, live: &Live, policies: &[PolicySpec]) -> Resul
         let message = format!("backend `cuda` keeps at most {MOST_WIDTH} ranks per row");
         return Err(doc.error(doc.value("drafter.width"), message, None));
     }
+    if doc.has("cuda.expert_overlap") {
+        let message = "`expert_overlap` is not read here";
+        let hint = "only synthetic weights route by it: these models have routers".to_owned();
+        return Err(doc.error(doc.key("cuda.expert_overlap"), message, Some(hint)));
+    }
+    budgets_fit(doc, policies)
+}
+
+/// Refuses trees that are too large.
+pub(crate) fn budgets_fit(doc: &Doc<'_>, policies: &[PolicySpec]) -> Result<(), ConfigError> {
     for (i, policy) in policies.iter().enumerate() {
         if let Some(j) = policy.budgets.iter().position(|b| *b > MOST_NODES) {
             let message = format!("backend `cuda` verifies at most {MOST_NODES} nodes per request");

@@ -4,9 +4,12 @@
 //! tables are read apart, since every policy has parameters of its own.
 
 use super::text::{Line, Name, PathText, RecordText};
-use super::value::{Heat, Int, List, Mass, Millis, Real};
+use super::value::{Heat, Int, List, Mass, Millis, Real, Share};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, IntoDeserializer as _, MapAccess, Visitor};
+use std::fmt;
 
 /// Any `u64`.
 pub(crate) type Seed = Int<0, { u64::MAX }>;
@@ -57,8 +60,56 @@ pub(crate) struct File {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub(crate) struct Target {
+    /// Folder of the checkpoint, or synthetic weights (backend cuda).
+    pub checkpoint: Checkpoint,
+}
+
+/// Where a model comes from.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub(crate) enum Checkpoint {
     /// Folder of the checkpoint.
-    pub checkpoint: PathText,
+    Folder(PathText),
+    /// Weights that mean nothing, at real shapes.
+    Synthetic(Synthetic),
+}
+
+/// Weights that mean nothing, at real shapes: one rank's work on one GPU.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub(crate) struct Synthetic {
+    /// `kimi-k2.6` (as a drafter: its DFlash drafter), or a folder with a `config.json`.
+    pub synthetic: PathText,
+    /// The first so many layers; all of them unless given. Target only.
+    pub layers: Option<Int<1, 1000>>,
+    /// GPUs that would hold the model together; 1 unless given. Target only.
+    pub ranks: Option<Int<1, 64>>,
+    /// Whose work is run; 0 unless given. Target only.
+    pub rank: Option<Int<0, 63>>,
+}
+
+impl<'de> Deserialize<'de> for Checkpoint {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Checkpoint;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a path, or a table as in { synthetic = \"kimi-k2.6\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, v: &str) -> Result<Checkpoint, E> {
+                PathText::deserialize(v.into_deserializer()).map(Checkpoint::Folder)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Checkpoint, A::Error> {
+                Synthetic::deserialize(MapAccessDeserializer::new(map)).map(Checkpoint::Synthetic)
+            }
+        }
+        d.deserialize_any(Either)
+    }
 }
 
 /// Kinds of drafters.
@@ -78,8 +129,8 @@ pub(crate) enum DrafterKind {
 pub(crate) struct Drafter {
     /// What kind of drafter.
     pub kind: DrafterKind,
-    /// Folder of the checkpoint; not for ngram.
-    pub checkpoint: Option<PathText>,
+    /// Folder of the checkpoint, or synthetic weights beside a synthetic target; not for ngram.
+    pub checkpoint: Option<Checkpoint>,
     /// Ranks kept per row.
     pub width: Ranks,
     /// Levels: required for autoregressive and ngram; dflash takes its block's unless a smaller number is given.
@@ -109,7 +160,7 @@ pub(crate) struct Backend {
     pub context: Option<Positions>,
     /// Prompt tokens per forward of the prefill; backends cpu (64 unless given) and cuda (256, which is its most).
     pub prefill_chunk: Option<Int<1, 65_536>>,
-    /// The trace that is replayed; backend sim.
+    /// The trace that is replayed; backend sim, and synthetic weights, whose drafts and truth it gives.
     pub trace: Option<PathText>,
 }
 
@@ -133,6 +184,9 @@ pub(crate) struct Cuda {
     pub dtype: Dtype,
     /// Whether passes run from captured graphs; true unless given.
     pub graphs: Option<bool>,
+    /// With synthetic weights and routed experts: share of a row's experts that are those of the row before; the others are
+    /// independent.
+    pub expert_overlap: Option<Real<Share>>,
     /// Whether the kernels run on the host, thread by thread, for tests without a GPU; false unless given.
     pub emulated: Option<bool>,
 }

@@ -71,8 +71,12 @@ pub(crate) fn live(doc: &Doc<'_>, file: &File, folder: &Path, backend: &str, chu
         }
         files.push(PromptFile { file, take: p.take.map(|t| t.u32()) });
     }
+    let file::Checkpoint::Folder(target) = &target.checkpoint else {
+        let message = format!("synthetic weights run on backend `cuda`, not `{backend}`");
+        return Err(doc.error(doc.value("target.checkpoint"), message, None));
+    };
     Ok(Live {
-        target: Location::new(&target.checkpoint.0, folder),
+        target: Location::new(&target.0, folder),
         drafter: drafter_of(doc, drafter, folder)?,
         context,
         prefill_chunk: file.backend.prefill_chunk.map_or(chunk, |c| c.u32()),
@@ -116,7 +120,14 @@ fn drafter_of(doc: &Doc<'_>, d: &file::Drafter, folder: &Path) -> Result<Drafter
     }
     let width = d.width.u32();
     let depth = d.depth.map(|x| x.u32());
-    let checkpoint = || d.checkpoint.as_ref().map(|c| Location::new(&c.0, folder)).ok_or_else(|| missing("checkpoint"));
+    let checkpoint = || match &d.checkpoint {
+        Some(file::Checkpoint::Folder(c)) => Ok(Location::new(&c.0, folder)),
+        Some(file::Checkpoint::Synthetic(_)) => {
+            let message = "synthetic weights of a drafter need those of a target";
+            Err(doc.error(doc.value("drafter.checkpoint"), message, None))
+        }
+        None => Err(missing("checkpoint")),
+    };
     Ok(match d.kind {
         DrafterKind::Dflash => Drafter::Dflash { checkpoint: checkpoint()?, width, depth },
         DrafterKind::Autoregressive => {

@@ -14,6 +14,7 @@ mod policy;
 mod resolve;
 mod schema;
 pub mod suggest;
+mod synthetic;
 mod text;
 mod types;
 mod value;
@@ -24,7 +25,7 @@ pub use resolve::resolved_toml;
 pub use schema::{schema, schema_text};
 pub use types::{
     Backend, Chat, Cost, Cuda, Drafter, Experiment, LawKind, Live, PolicySpec, Precision, PromptFile, Record, Replay,
-    Sampling, Workload,
+    Sampling, Synthetic, Workload,
 };
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `experiment.resolved.toml`: an experiment written back with every value in force.
 
 use super::location::relative;
-use super::types::{Backend, Drafter, Experiment, Live, Record};
+use super::types::{Backend, Cuda, Drafter, Experiment, Live, Record, Synthetic};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,11 +26,12 @@ pub fn resolved_toml(e: &Experiment, at: &Path) -> String {
         Backend::Cpu(live) => models(&mut out, e, live),
         Backend::Cuda(live, cuda) => {
             models(&mut out, e, live);
-            section(&mut out, "[cuda]");
-            pair(&mut out, "gpu", &cuda.gpu.to_string());
-            pair(&mut out, "dtype", &quote(cuda.dtype.name()));
-            pair(&mut out, "graphs", &cuda.graphs.to_string());
-            pair(&mut out, "emulated", &cuda.emulated.to_string());
+            gpu(&mut out, cuda);
+        }
+        Backend::Synthetic(s) => {
+            synthetic(&mut out, e, s);
+            gpu(&mut out, &s.cuda);
+            pair(&mut out, "expert_overlap", &float(s.expert_overlap));
         }
         Backend::Sim(replay) => {
             section(&mut out, "[backend]");
@@ -101,6 +102,33 @@ fn models(out: &mut String, e: &Experiment, live: &Live) {
     if let super::LawKind::Residual { replace } = live.sampling.law {
         pair(out, "replace", &replace.to_string());
     }
+}
+
+fn gpu(out: &mut String, cuda: &Cuda) {
+    section(out, "[cuda]");
+    pair(out, "gpu", &cuda.gpu.to_string());
+    pair(out, "dtype", &quote(cuda.dtype.name()));
+    pair(out, "graphs", &cuda.graphs.to_string());
+    pair(out, "emulated", &cuda.emulated.to_string());
+}
+
+fn synthetic(out: &mut String, e: &Experiment, s: &Synthetic) {
+    section(out, "[target]");
+    let layers = s.layers.map_or_else(String::new, |n| format!("layers = {n}, "));
+    let name = quote(&s.target.written);
+    let table = format!("{{ synthetic = {name}, {layers}ranks = {}, rank = {} }}", s.ranks, s.rank);
+    pair(out, "checkpoint", &table);
+    section(out, "[drafter]");
+    pair(out, "kind", &quote("dflash"));
+    pair(out, "checkpoint", &format!("{{ synthetic = {} }}", quote(&s.drafter.written)));
+    pair(out, "width", &s.width.to_string());
+    section(out, "[backend]");
+    pair(out, "kind", &quote("cuda"));
+    pair(out, "context", &s.context.to_string());
+    pair(out, "prefill_chunk", &s.prefill_chunk.to_string());
+    pair(out, "trace", &quote(&s.trace.written));
+    section(out, "[workload]");
+    pair(out, "concurrency", &list(&e.concurrency));
 }
 
 fn section(out: &mut String, header: &str) {

@@ -54,6 +54,8 @@ pub enum Backend {
     Cpu(Live),
     /// Real models on an NVIDIA GPU.
     Cuda(Live, Cuda),
+    /// Synthetic weights on an NVIDIA GPU, acceptance from a trace.
+    Synthetic(Synthetic),
     /// Replay of a trace.
     Sim(Replay),
 }
@@ -64,7 +66,7 @@ impl Backend {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Cpu(_) => "cpu",
-            Self::Cuda(..) => "cuda",
+            Self::Cuda(..) | Self::Synthetic(_) => "cuda",
             Self::Sim(_) => "sim",
         }
     }
@@ -74,9 +76,37 @@ impl Backend {
     pub fn live(&self) -> Option<&Live> {
         match self {
             Self::Cpu(live) | Self::Cuda(live, _) => Some(live),
-            Self::Sim(_) => None,
+            Self::Synthetic(_) | Self::Sim(_) => None,
         }
     }
+}
+
+/// One rank's work of models whose weights mean nothing, at real shapes: what it costs is measured, what it accepts is a
+/// trace's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Synthetic {
+    /// `kimi-k2.6`, or a folder with a `config.json`.
+    pub target: Location,
+    /// The first so many layers; `None` = all.
+    pub layers: Option<u32>,
+    /// GPUs that would hold the model together.
+    pub ranks: u32,
+    /// Whose work is run.
+    pub rank: u32,
+    /// The drafter, as the target.
+    pub drafter: Location,
+    /// Ranks per row that policies may read.
+    pub width: u32,
+    /// Positions per request, prompt included.
+    pub context: u32,
+    /// Prompt tokens per forward of the prefill.
+    pub prefill_chunk: u32,
+    /// Drafts and truth.
+    pub trace: Location,
+    /// Share of a row's experts that are those of the row before.
+    pub expert_overlap: f64,
+    /// How the GPU computes.
+    pub cuda: Cuda,
 }
 
 /// What only the CUDA engine reads.

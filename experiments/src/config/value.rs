@@ -166,6 +166,16 @@ impl Bounds for Mass {
     const WHAT: &'static str = "a probability above 0, at most 1";
 }
 
+/// Bounds of a share of something.
+pub(crate) struct Share;
+
+impl Bounds for Share {
+    const LO: f64 = 0.0;
+    const OPEN: bool = false;
+    const HI: f64 = 0.99;
+    const WHAT: &'static str = "a share from 0 to 0.99";
+}
+
 /// Bounds of a time in ms.
 pub(crate) struct Millis;
 

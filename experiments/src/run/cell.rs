@@ -17,8 +17,6 @@ use treeline_policies::Registry;
 
 /// Tokens of the warm-up response: its verify steps touch every buffer and weight once.
 const WARM_TOKENS: u32 = 4;
-/// Id of the warm-up request: no request of a workload has it.
-const WARM_ID: u64 = u64::MAX;
 
 /// What a cell leaves.
 pub(super) struct Finished {
@@ -122,7 +120,7 @@ impl<S: Source> Bench<'_, S> {
     fn warm_up(&self, spec: &CellSpec, engine: &mut Capped<S::Engine>, requests: &[Request]) -> anyhow::Result<()> {
         let Some(first) = requests.first() else { return Ok(()) };
         let info = engine.info();
-        let warm = Request { id: WARM_ID, max_new: WARM_TOKENS.min(first.max_new), ..first.clone() };
+        let warm = Request { id: self.source.warm_id(), max_new: WARM_TOKENS.min(first.max_new), ..first.clone() };
         let mut policy = spec.policy(self.registry, &spec.limits(info.width, info.depth))?;
         let law = self.source.law(spec.temperature);
         let setup = RunSetup { budget: spec.budget, concurrency: spec.concurrency, law: &law, cost: self.cost() };

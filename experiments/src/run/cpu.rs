@@ -64,7 +64,7 @@ impl Source for CpuSource {
         self.served.requests(temperature)
     }
 
-    fn law(&self, _temperature: f64) -> Law<'static> {
+    fn law(&self, _temperature: f64) -> Law<'_> {
         self.served.law()
     }
 

@@ -80,7 +80,7 @@ fn engine(pair: &CudaPair, live: &Live, cuda: &Cuda, slots: u32, nodes: u32) -> 
 }
 
 /// Which keys of an experiment to lower when memory is used up: the engine knows them by other names.
-fn in_our_words(e: CudaError) -> anyhow::Error {
+pub(super) fn in_our_words(e: CudaError) -> anyhow::Error {
     match e {
         CudaError::Memory { what, bytes, free, .. } => {
             let advice =
@@ -102,7 +102,7 @@ impl Source for CudaSource {
         self.served.requests(temperature)
     }
 
-    fn law(&self, _temperature: f64) -> Law<'static> {
+    fn law(&self, _temperature: f64) -> Law<'_> {
         self.served.law()
     }
 

@@ -24,6 +24,7 @@ mod rounds;
 mod sim;
 mod source;
 mod summary;
+mod synthetic;
 mod warnings;
 mod watched;
 mod workload;
@@ -89,6 +90,10 @@ pub fn run(experiment: &Experiment, registry: &Registry, options: &Options) -> a
         }
         Backend::Cuda(live, device) => {
             let source = cuda::CudaSource::load(experiment, live, device, 0).map_err(refused)?;
+            execute::execute(&source, experiment, registry, options)
+        }
+        Backend::Synthetic(what) => {
+            let source = synthetic::SyntheticSource::load(experiment, what).map_err(refused)?;
             execute::execute(&source, experiment, registry, options)
         }
         Backend::Sim(replay) => {

@@ -72,7 +72,7 @@ impl Source for SimSource {
         requests(&self.trace)
     }
 
-    fn law(&self, _temperature: f64) -> Law<'static> {
+    fn law(&self, _temperature: f64) -> Law<'_> {
         match self.trace.meta.temperature {
             t if t > 0.0 => Law::SampleMatch { seed: self.trace.meta.seed },
             _ => Law::Greedy,

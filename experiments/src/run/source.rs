@@ -15,7 +15,7 @@ pub(super) trait Source: Sync {
     fn requests(&self, temperature: f64) -> Vec<Request>;
 
     /// The law of every cell at one temperature.
-    fn law(&self, temperature: f64) -> Law<'static>;
+    fn law(&self, temperature: f64) -> Law<'_>;
 
     /// Domain of the request with this index.
     fn domain(&self, index: usize) -> &str;
@@ -31,6 +31,11 @@ pub(super) trait Source: Sync {
     /// Whether engines share a device that serves one of them at a time, so that cells may not run side by side.
     fn one_at_a_time(&self) -> bool {
         false
+    }
+
+    /// Id of the warm-up request; none of a workload has it, unless the source can answer for its own alone.
+    fn warm_id(&self) -> u64 {
+        u64::MAX
     }
 
     /// Where the truth ranked behind a root, for sources that know it beforehand.

@@ -5,6 +5,7 @@ use crate::device::{Buffer, Gpu, Pinned, Ptr};
 use crate::engine::buckets::Buckets;
 use crate::engine::features::{Absorb, CudaFeatures, Taps};
 use crate::engine::graphs::Graphs;
+use crate::engine::recorded::Recorded;
 use crate::engine::settings::CudaSettings;
 use crate::error::{CudaError, Result};
 use crate::model::{Cache, Dflash, DraftWork, Head};
@@ -36,6 +37,15 @@ pub(crate) struct Block {
     pub graphs: Graphs<u32>,
     /// Tokens of one block.
     block: Vec<u32>,
+    /// What takes the place of the drafter's rows.
+    script: Option<Script>,
+}
+
+/// Rows from a trace, copied over the drafter's.
+#[derive(Debug)]
+struct Script {
+    recorded: Arc<Recorded>,
+    host: Pinned<u32>,
 }
 
 /// Rows of the cache that a slot has: the context, and a block behind its last position.
@@ -67,6 +77,7 @@ impl Block {
             pulled: gpu.pinned(words)?,
             graphs: Graphs::new(settings.graphs),
             block: tokens,
+            script: None,
             gpu: gpu.clone(),
             model,
             levels,
@@ -74,6 +85,39 @@ impl Block {
             stride,
             sink,
         })
+    }
+
+    /// From now on drafts come from a trace; the drafter's passes run all the same. To be called before anything is captured.
+    pub fn follow(&mut self, recorded: Arc<Recorded>) -> Result<()> {
+        self.script = Some(Script { recorded, host: self.gpu.pinned(self.lattice.len())? });
+        Ok(())
+    }
+
+    /// Words of the lattice of `seqs` (padded) sequences.
+    fn words(&self, seqs: u32) -> usize {
+        (seqs * self.levels) as usize * (2 * self.width as usize + 2)
+    }
+
+    /// Writes what is on record behind the roots of `batch`, in the lattice's order.
+    fn write_script(&mut self, batch: &Batch, seqs: u32) {
+        let (levels, width) = (self.levels as usize, self.width as usize);
+        let rows = seqs as usize * levels;
+        let Some(script) = &mut self.script else { return };
+        let words = script.host.as_mut_slice();
+        words[2 * rows * width..][..2 * rows].fill(0);
+        for (s, seq) in batch.iter().enumerate() {
+            let Some(position) = script.recorded.position(seq.request, seq.start) else { continue };
+            for level in 0..levels {
+                let row = s * levels + level;
+                let mut count = 0;
+                for (i, candidate) in Recorded::row(position, level as u32 + 1).take(width).enumerate() {
+                    words[row * width + i] = candidate.token;
+                    words[(rows + row) * width + i] = candidate.logp.to_bits();
+                    count += 1;
+                }
+                words[2 * rows * width + row] = count;
+            }
+        }
     }
 
     /// Takes in features.
@@ -124,10 +168,11 @@ impl Block {
             Some(taps) => Some(taps.take_first(&self.gpu, seqs, |slot| slot * stride, self.sink)?),
             None => None,
         };
+        self.write_script(batch, seqs);
         let rows = self.plan.ptrs();
         let count = seqs * self.levels;
-        let out = self.lattice(seqs);
-        let Self { gpu, model, cache, work, top, masks, graphs, .. } = self;
+        let (out, words) = (self.lattice(seqs), self.words(seqs));
+        let Self { gpu, model, cache, work, top, masks, graphs, script, .. } = self;
         let head = Head::Rows { index: masks.ptr(), count };
         graphs.run(gpu, seqs, || {
             if let Some(a) = fresh {
@@ -135,15 +180,15 @@ impl Block {
             }
             model.draft(gpu, bucket, rows, cache, work, head)?;
             let args = TopKArgs { logits: work.logits(), stride: model.logits_width(), source: Ptr::NULL, out };
-            top.run(gpu, count, &args)
+            top.run(gpu, count, &args)?;
+            script.as_ref().map_or(Ok(()), |script| gpu.push(out.token, &script.host, words))
         })?;
         Ok(seqs)
     }
 
     /// Queues the copy of a lattice to the host.
     pub fn pull(&self, seqs: u32) -> Result<()> {
-        let rows = (seqs * self.levels) as usize;
-        self.gpu.pull(&self.pulled, self.lattice.ptr(), rows * (2 * self.width as usize + 2))
+        self.gpu.pull(&self.pulled, self.lattice.ptr(), self.words(seqs))
     }
 
     /// The pulled lattice of `batch`, each sequence cut to its number of levels and ranks.

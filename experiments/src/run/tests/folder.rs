@@ -242,7 +242,7 @@ fn what_cannot_run_is_refused_first() {
         fn requests(&self, temperature: f64) -> Vec<Request> {
             self.0.requests(temperature)
         }
-        fn law(&self, _: f64) -> Law<'static> {
+        fn law(&self, _: f64) -> Law<'_> {
             Law::Residual { replace: true, seed: SEED }
         }
         fn domain(&self, index: usize) -> &str {

@@ -132,7 +132,7 @@ impl Source for Mock {
         (0..self.requests).map(request).collect()
     }
 
-    fn law(&self, _temperature: f64) -> Law<'static> {
+    fn law(&self, _temperature: f64) -> Law<'_> {
         Law::SampleMatch { seed: SEED }
     }
 
