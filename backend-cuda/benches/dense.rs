@@ -23,7 +23,7 @@ const SHAPES: &[(&str, usize, usize, usize, usize)] = &[
     ("dense down", 7168, 0, 2304, 1),
 ];
 
-const ROWS: [usize; 5] = [1, 8, 17, 33, 65];
+const ROWS: [usize; 5] = [1, 8, 17, 33, 40];
 
 /// Other forms of the kernels.
 const FORMS: &[Form] = &[
@@ -33,7 +33,6 @@ const FORMS: &[Form] = &[
     Form::new(3, 5, 1, 16, 1),
     Form::new(5, 4, 2, 8, 1),
     Form::new(5, 3, 1, 16, 1),
-    Form::new(9, 3, 1, 8, 1),
 ];
 const SPLITS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];
 const COLD: usize = 300 << 20;

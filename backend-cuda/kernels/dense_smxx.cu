@@ -24,11 +24,6 @@ struct DenseArgs {
     const float *sin;
     const u32 *position; // [rows]
     bf16 *absorbed;      // [rows][heads][latent + head - nope]: the last part of each head is written
-    const float *norm;    // [inputs]: rows are normed first; or none
-    const float *kv_norm; // [latent]: behind each row of x lie a latent and a rotary key, which blocks of their own
-    const u32 *kv_row;    // [rows]    norm, turn and write to the cache; or none
-    const i32 *seq;       // [rows]
-    bf16 *cache;          // [cache rows][latent + head - nope]
     u64 x_stride;
     u64 x_batch;
     u64 w_batch;
@@ -45,7 +40,7 @@ struct DenseArgs {
     u32 nope;
     u32 latent;
     float scale;
-    float eps;
+    u32 unused;
 };
 
 #define ROWS (8 * TILES)
@@ -59,30 +54,6 @@ struct DenseArgs {
 #define HELD (ROWS / LANES)
 #define AHEAD (HELD <= 2 ? 8 : HELD <= 6 ? 4 : 2)
 
-// Latent and key of one row, by the whole block; zeros where the row is padding.
-TL_DEVICE void write_latent(const DenseArgs &p, u32 row, float *parts) {
-    u32 rope = p.head - p.nope;
-    bool real = p.seq[row] >= 0;
-    const u32 *from = (const u32 *)(p.x + row * p.x_stride + p.inputs);
-    u32 *to = (u32 *)(p.cache + (u64)p.kv_row[row] * (p.latent + rope));
-    float squares = 0.0f;
-    for (u32 i = threadIdx.x; real && i < p.latent / 2; i += THREADS) {
-        float a = bf16_lo(from[i]), b = bf16_hi(from[i]);
-        squares += a * a + b * b;
-    }
-    float scale = 1.0f / sqrtf(block_sum<THREADS>(squares, parts) / p.latent + p.eps);
-    for (u32 i = threadIdx.x; i < p.latent / 2; i += THREADS) {
-        u32 word = real ? from[i] : 0;
-        to[i] = pack_bf16x2(bf16_lo(word) * scale * p.kv_norm[2 * i], bf16_hi(word) * scale * p.kv_norm[2 * i + 1]);
-    }
-    for (u32 i = threadIdx.x; i < rope / 2; i += THREADS) {
-        u64 angle = (u64)p.position[row] * (rope / 2) + i;
-        u32 word = real ? from[p.latent / 2 + i] : 0;
-        float a = bf16_lo(word), b = bf16_hi(word), cos = p.cos[angle], sin = p.sin[angle];
-        to[p.latent / 2 + i] = pack_bf16x2(a * cos - b * sin, b * cos + a * sin);
-    }
-}
-
 TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
     TL_SHARED(shared);
     float *sums = (float *)shared; // [PARTS][ROWS][PITCH], after the products; before that rows
@@ -92,12 +63,6 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
     u32 tile = blockIdx.x, split = blockIdx.y, batch = blockIdx.z;
     u32 plain = (p.outputs + OUTPUTS - 1) / OUTPUTS;
     bool glu = tile >= plain;
-    if (p.cache && tile >= plain) {
-        griddep_launch();
-        griddep_wait();
-        if (split == 0) write_latent(p, tile - plain, sums);
-        return;
-    }
 
     // Two rows of weights for each fragment of this thread. Rows that do not exist are read as the last one; what they give is
     // not written.
@@ -131,22 +96,7 @@ TL_KERNEL_RESIDENT(dense, DenseArgs, THREADS, RESIDENT) {
     u32 pitch = (own_steps + 1) / 2 * 128 + 64;
     for (u32 row = warp; row < p.rows; row += WARPS) {
         const bf16 *source = p.x + batch * p.x_batch + row * p.x_stride + begin * 32;
-        if (!p.norm) {
-            for (u32 i = lane; i < own_steps * 4; i += 32) cp_async16(shared + row * pitch + i * 16, source + i * 8);
-            continue;
-        }
-        const bf16 *whole = source - begin * 32;
-        float v[8], squares = 0.0f;
-        for (u32 i = lane; i < p.inputs / 8; i += 32) {
-            load(whole + i * 8, v);
-            for (u32 j = 0; j < 8; j++) squares += v[j] * v[j];
-        }
-        float scale = 1.0f / sqrtf(warp_sum(squares) / p.inputs + p.eps);
-        for (u32 i = lane; i < own_steps * 4; i += 32) {
-            load(source + i * 8, v);
-            for (u32 j = 0; j < 8; j++) v[j] = v[j] * scale * p.norm[begin * 32 + i * 8 + j];
-            store((bf16 *)(shared + row * pitch + i * 16), v);
-        }
+        for (u32 i = lane; i < own_steps * 4; i += 32) cp_async16(shared + row * pitch + i * 16, source + i * 8);
     }
     cp_async_commit();
     cp_async_wait<0>();

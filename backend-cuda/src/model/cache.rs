@@ -1,7 +1,8 @@
 //! The key/value cache of one model: flat rows of every layer, as [`crate::ops::rows`] explains.
 
 use super::advise;
-use crate::device::{Buffer, Gpu, Ptr};
+use super::source::Fill;
+use crate::device::{Buffer, Dtype, Gpu, Ptr};
 use crate::error::Result;
 
 /// Keys and values of all layers.
@@ -32,6 +33,12 @@ impl Cache {
         gpu.fill(&memory, 0)?;
         let at: Vec<u64> = (0..parts).map(|i| memory.at(i * part).0).collect();
         Ok(Self { bases: gpu.upload("cache table", &at)?, memory, rows, row_bytes, parts, each })
+    }
+
+    /// Fills all rows of a bf16 cache with numbers of variance 1, for contexts without meaning.
+    pub(crate) fn fill(&self, gpu: &Gpu, seed: u64) -> Result<()> {
+        let count = self.memory.len() / Dtype::Bf16.bytes();
+        Fill::new(gpu, seed)?.uniform(gpu, Dtype::Bf16, self.memory.ptr(), count, 3f32.sqrt())
     }
 
     /// Rows of every array, the sink included.

@@ -7,11 +7,11 @@ use super::work::Widths;
 use super::{LoadOptions, Part};
 use crate::device::{Buffer, Dtype, Gemm, Gpu, Matrix, Ptr};
 use crate::error::Result;
-use crate::ops::dense::{Down, Queries};
+use crate::ops::dense::Queries;
 use crate::ops::mla_attend::{MlaAttend, MlaCall};
-use crate::ops::mla_prep::{LATENT_EPS, MlaLatentCall, MlaPrep, MlaQueryCall, MlaShape};
+use crate::ops::mla_prep::{MlaLatentCall, MlaPrep, MlaQueryCall, MlaShape};
 use crate::ops::rope::RopeTable;
-use crate::ops::rows::{Bucket, RowsPtr};
+use crate::ops::rows::Bucket;
 use treeline_checkpoint::Mla;
 
 /// Weights of one layer's attention on this rank.
@@ -104,10 +104,7 @@ impl MlaLayer {
         let dtype = self.down.dtype;
         let (n, head, latent) = (ops.heads, ops.nope + ops.rotated, ops.kv_lora + ops.rotated);
         pass.step(Part::Down, |gpu| self.down.apply(gpu, rows, h, w.down))?;
-        let fused = self.fused_queries(rows, ops, h, w, &at, cache);
-        // Whether the latents were prepared by the product that makes the queries.
-        let prepared = fused.is_some() && self.q_norm.is_some();
-        let prepare = |gpu: &Gpu| {
+        pass.step(Part::Prepare, |gpu| {
             let call = MlaLatentCall {
                 down: w.down,
                 stride: self.down.out,
@@ -120,14 +117,11 @@ impl MlaLayer {
                 cache,
             };
             ops.prep.latent(gpu, rows as u32, &ops.rope, &call)
-        };
-        if !prepared {
-            pass.step(Part::Prepare, prepare)?;
-        }
-        match fused {
+        })?;
+        let from = if self.q_norm.is_some() { w.low } else { h };
+        match self.fused_queries(rows, ops, from, w, at.position) {
             Some(fused) => pass.step(Part::QueryUp, |gpu| fused.run(gpu))?,
             None => {
-                let from = if self.q_norm.is_some() { w.low } else { h };
                 pass.step(Part::QueryUp, |gpu| self.query.apply(gpu, rows, from, w.q))?;
                 pass.step(Part::QueryPrepare, |gpu| {
                     let (position, seq) = (at.position, at.seq);
@@ -160,20 +154,8 @@ impl MlaLayer {
         pass.step(Part::Out, |gpu| self.out.apply(gpu, rows, w.values, y))
     }
 
-    /// The queries in one launch, where there is a kernel for it; with the latents where queries are compressed.
-    fn fused_queries(
-        &self,
-        rows: usize,
-        ops: &MlaOps,
-        h: Ptr,
-        w: MlaPtrs<'_>,
-        at: &RowsPtr,
-        cache: Ptr,
-    ) -> Option<Fused<'_>> {
-        let (position, kv_row, seq) = (at.position, at.kv_row, at.seq);
-        let kv_norm = self.kv_norm.ptr();
-        let down = |norm: &Buffer<f32>| Down { q_norm: norm.ptr(), kv_norm, eps: LATENT_EPS, kv_row, seq, cache };
-        let x = if self.q_norm.is_some() { (w.down, self.down.out) } else { (h, self.query.inp) };
+    /// The queries in one launch, where there is a kernel for it.
+    fn fused_queries(&self, rows: usize, ops: &MlaOps, x: Ptr, w: MlaPtrs<'_>, position: Ptr) -> Option<Fused<'_>> {
         let queries = Queries {
             cos: ops.rope.cos(),
             sin: ops.rope.sin(),
@@ -183,7 +165,6 @@ impl MlaLayer {
             rope: ops.rotated,
             latent: ops.kv_lora,
             scale: ops.scale,
-            down: self.q_norm.as_ref().map(down),
         };
         // Neighbours are in one block's hands, halves of a head may not be.
         if ops.rope.interleaved() { self.query.queries(rows, x, w.q, queries) } else { None }

@@ -158,7 +158,7 @@ impl Fill {
     }
 
     /// `count` numbers, uniform in ± `scale`.
-    fn uniform(&mut self, gpu: &Gpu, dtype: Dtype, to: Ptr, count: usize, scale: f32) -> Result<()> {
+    pub fn uniform(&mut self, gpu: &Gpu, dtype: Dtype, to: Ptr, count: usize, scale: f32) -> Result<()> {
         let seed = self.next();
         let kernel = &self.kernels[usize::from(dtype == Dtype::Bf16)];
         let count = count as u64;

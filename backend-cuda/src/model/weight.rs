@@ -20,8 +20,15 @@ pub(super) struct Weight {
 /// Own kernels for few rows of bf16; none in f32.
 pub(super) type Few = Option<Arc<Dense>>;
 
-/// Outputs beyond which the library reads weights as fast as the memory allows.
-const MANY_OUTPUTS: usize = 16384;
+/// Elements of weights beyond which the library reads them faster, measured on an H200 (`benches/dense.rs`): a launch and the
+/// sum over splits no longer count then.
+const LARGE: usize = 16 << 20;
+
+/// Rows up to which own kernels beat the library's in one product …
+const ROWS: usize = 24;
+
+/// … and where one launch does the work of two or three.
+const ROWS_FUSED: usize = 40;
 
 impl Weight {
     /// A weight that fills `data`.
@@ -57,8 +64,7 @@ impl Weight {
     fn product(&self, gpu: &Gpu, rows: usize, x: Ptr, y: Ptr, dtype: Dtype, add: bool) -> Result<()> {
         let x = Matrix::new(x, self.inp, self.dtype);
         let (w, y) = (Matrix::new(self.ptr(), self.inp, self.dtype), Matrix::new(y, self.out, dtype));
-        let few = if self.out > MANY_OUTPUTS { &None } else { &self.few };
-        product(gpu, few, &Gemm { rows, outputs: self.out, inputs: self.inp, batch: 1, x, w, y, add })
+        product(gpu, &self.few, &Gemm { rows, outputs: self.out, inputs: self.inp, batch: 1, x, w, y, add })
     }
 
     /// z = silu(gate · x) · (up · x) in one launch, where this weight is gate above up, together with y = x · `also`ᵀ (f32)
@@ -77,20 +83,20 @@ impl Weight {
             glu: Some(Glu { w: self.ptr(), inner: self.out / 2, z }),
             queries: None,
         };
-        let few = self.few.as_ref().filter(|few| few.serves(&call) && self.out <= MANY_OUTPUTS)?;
+        let worth = rows <= ROWS_FUSED && self.out * self.inp <= LARGE;
+        let few = self.few.as_ref().filter(|few| worth && few.serves(&call))?;
         Some(Fused { few, call })
     }
 }
 
 impl Weight {
-    /// Queries of latent attention, scaled, turned and put in place in one launch; the rows of x are `stride` apart. None: as
-    /// for [`Weight::glu`].
-    pub fn queries(&self, rows: usize, (x, stride): (Ptr, usize), y: Ptr, queries: Queries) -> Option<Fused<'_>> {
+    /// Queries of latent attention, scaled, turned and put in place in one launch. None: as for [`Weight::glu`].
+    pub fn queries(&self, rows: usize, x: Ptr, y: Ptr, queries: Queries) -> Option<Fused<'_>> {
         let call = DenseCall {
             rows,
             inputs: self.inp,
             batch: 1,
-            x: Matrix::new(x, stride, self.dtype),
+            x: Matrix::new(x, self.inp, self.dtype),
             w: Matrix::new(self.ptr(), self.inp, self.dtype),
             outputs: self.out,
             y: Matrix::new(y, self.out, self.dtype),
@@ -98,8 +104,9 @@ impl Weight {
             glu: None,
             queries: Some(queries),
         };
-        let even = [queries.nope, queries.rope, queries.latent].iter().all(|n| n.is_multiple_of(2));
-        let few = self.few.as_ref().filter(|few| few.serves(&call) && even && self.out <= MANY_OUTPUTS)?;
+        let even = [queries.nope, queries.rope].iter().all(|n| n.is_multiple_of(2));
+        let worth = rows <= ROWS_FUSED && self.out * self.inp <= LARGE;
+        let few = self.few.as_ref().filter(|few| even && worth && few.serves(&call))?;
         Some(Fused { few, call })
     }
 }
@@ -120,8 +127,9 @@ impl Fused<'_> {
 pub(super) fn product(gpu: &Gpu, few: &Few, gemm: &Gemm) -> Result<()> {
     let Gemm { rows, outputs, inputs, batch, x, w, y, add } = *gemm;
     let call = DenseCall { rows, inputs, batch, x, w, outputs, y, add, glu: None, queries: None };
+    let worth = rows <= ROWS && outputs * inputs * batch <= LARGE && !(add && y.dtype == Dtype::F32);
     match few {
-        Some(few) if few.serves(&call) && !(add && y.dtype == Dtype::F32) => few.run(gpu, &call),
+        Some(few) if worth && few.serves(&call) => few.run(gpu, &call),
         _ => gpu.gemm(gemm),
     }
 }

@@ -48,26 +48,6 @@ pub struct Queries {
     pub latent: usize,
     /// Factor of the queries.
     pub scale: f32,
-    /// Where x comes straight from the down-projection: its norm, and what becomes of the rest of its rows.
-    pub down: Option<Down>,
-}
-
-/// Rows of a down-projection are queries' latent (the x of the product), keys' and values' latent, rotary key. The first is normed
-/// before the product; the second is normed, the third turned, and both go to the cache (zeros where a row is padding).
-#[derive(Debug, Clone, Copy)]
-pub struct Down {
-    /// Weight of the queries' norm, f32 \[inputs\].
-    pub q_norm: Ptr,
-    /// Weight of the latent's norm, f32 \[latent\]; `latent` is even.
-    pub kv_norm: Ptr,
-    /// Added to the mean squares.
-    pub eps: f32,
-    /// Cache rows that are written, u32 \[rows\].
-    pub kv_row: Ptr,
-    /// Sequences, i32 \[rows\]; negative = padding.
-    pub seq: Ptr,
-    /// bf16 \[cache rows, latent + rope\].
-    pub cache: Ptr,
 }
 
 /// z = silu(gate · x) · (up · x).

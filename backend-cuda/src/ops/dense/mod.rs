@@ -3,7 +3,7 @@
 
 mod call;
 
-pub use call::{DenseCall, Down, Glu, Queries};
+pub use call::{DenseCall, Glu, Queries};
 
 use crate::device::{Buffer, Dtype, Gpu, Kernel, KernelArgs, Launch, Ptr};
 use crate::error::{CudaError, Result};
@@ -51,13 +51,8 @@ impl Form {
 }
 
 /// What fits into the registers without spills, on every architecture.
-const FORMS: [Form; 5] = [
-    Form::new(1, 4, 2, 16, 1),
-    Form::new(2, 4, 2, 16, 1),
-    Form::new(3, 4, 2, 16, 1),
-    Form::new(5, 4, 1, 16, 1),
-    Form::new(9, 6, 1, 8, 1),
-];
+const FORMS: [Form; 4] =
+    [Form::new(1, 4, 2, 16, 1), Form::new(2, 4, 2, 16, 1), Form::new(3, 4, 2, 16, 1), Form::new(5, 4, 1, 16, 1)];
 
 /// The kernels with their working memory. One serves all products of a stream, one after the other.
 #[derive(Debug)]
@@ -90,11 +85,6 @@ struct DenseArgs {
     sin: Ptr,
     position: Ptr,
     absorbed: Ptr,
-    norm: Ptr,
-    kv_norm: Ptr,
-    kv_row: Ptr,
-    seq: Ptr,
-    cache: Ptr,
     x_stride: u64,
     x_batch: u64,
     w_batch: u64,
@@ -111,7 +101,7 @@ struct DenseArgs {
     nope: u32,
     latent: u32,
     scale: f32,
-    eps: f32,
+    unused: u32,
 }
 
 impl KernelArgs for DenseArgs {}
@@ -196,7 +186,6 @@ impl Dense {
     #[doc(hidden)]
     pub fn run_split(&self, gpu: &Gpu, call: &DenseCall, splits: usize) -> Result<()> {
         let Some((form, kernel)) = self.plan(call).map(|(at, _)| &self.kernels[at]) else { return Err(refused(call)) };
-        let down = call.queries.and_then(|q| q.down);
         let args = DenseArgs {
             x: call.x.at,
             w: call.w.at,
@@ -209,11 +198,6 @@ impl Dense {
             sin: call.queries.map_or(Ptr::NULL, |q| q.sin),
             position: call.queries.map_or(Ptr::NULL, |q| q.position),
             absorbed: call.queries.map_or(Ptr::NULL, |q| q.absorbed),
-            norm: down.map_or(Ptr::NULL, |d| d.q_norm),
-            kv_norm: down.map_or(Ptr::NULL, |d| d.kv_norm),
-            kv_row: down.map_or(Ptr::NULL, |d| d.kv_row),
-            seq: down.map_or(Ptr::NULL, |d| d.seq),
-            cache: down.map_or(Ptr::NULL, |d| d.cache),
             x_stride: call.x.stride as u64,
             x_batch: call.x.batch_stride as u64,
             w_batch: call.w.batch_stride as u64,
@@ -230,12 +214,10 @@ impl Dense {
             nope: call.queries.map_or(0, |q| q.nope as u32),
             latent: call.queries.map_or(0, |q| q.latent as u32),
             scale: call.queries.map_or(1.0, |q| q.scale),
-            eps: down.map_or(0.0, |d| d.eps),
+            unused: 0,
         };
         let shared = form.shared(call.inputs / STEP, splits) as u32;
-        // A block a row for the rest of the down-projection.
-        let more = down.map_or(0, |_| call.rows);
-        let grid = [(call.tiles() + more) as u32, splits as u32, call.batch as u32];
+        let grid = [call.tiles() as u32, splits as u32, call.batch as u32];
         let launch = Launch { grid, block: 32 * form.warps as u32, shared };
         gpu.launch_early(kernel, launch, &args)
     }
