@@ -181,6 +181,20 @@ impl Taps {
         Ok(Absorb { taps: self.memory.ptr(), ..at })
     }
 
+    /// What the first region holds behind its first `seqs` sequences, padded to a power of two: when a batch shrank, rows of
+    /// sequences that go on from a place that the draft's shape has no more. `None` when nothing does.
+    pub fn take_beyond(&self, gpu: &Gpu, seqs: u32, kv: impl Fn(u32) -> u32, sink: u32) -> Result<Option<Absorb>> {
+        let kept = &mut *self.kept.borrow_mut();
+        let whole = (seqs * self.path) as usize;
+        if kept.first.iter().skip(whole).all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut rows = kept.first.split_off(whole);
+        rows.resize(rows.len().next_power_of_two().min(self.room as usize), None);
+        let taps = self.memory.at(whole * self.row_bytes);
+        Ok(Some(Absorb { taps, ..kept.send(gpu, &rows, kv, sink)? }))
+    }
+
     /// What lies behind the first region, padded to a power of two; `None` when nothing does.
     pub fn take_rest(&self, gpu: &Gpu, kv: impl Fn(u32) -> u32, sink: u32) -> Result<Option<Absorb>> {
         let kept = &mut *self.kept.borrow_mut();

@@ -10,6 +10,7 @@ mod acceptance;
 mod forced;
 mod ranks;
 mod rows;
+mod shrink;
 mod steady;
 mod subject;
 mod tap;

@@ -137,6 +137,17 @@ impl Block {
         Ok(())
     }
 
+    /// Takes in what a larger batch left behind the places of `seqs` sequences.
+    fn absorb_beyond(&self, features: &CudaFeatures, seqs: u32) -> Result<()> {
+        let Some(taps) = &features.taps else { return Ok(()) };
+        let stride = self.stride;
+        if let Some(a) = taps.take_beyond(&self.gpu, seqs, |slot| slot * stride, self.sink)? {
+            self.absorb(a)?;
+            self.gpu.sync()?;
+        }
+        Ok(())
+    }
+
     /// Where the lattice of `seqs` (padded) sequences lies: row `s · levels + depth − 1`.
     pub fn lattice(&self, seqs: u32) -> LatticePtr {
         let rows = (seqs * self.levels) as usize;
@@ -157,6 +168,7 @@ impl Block {
         let block = self.levels + 1;
         let bucket = Bucket { rows: seqs * block, seqs };
         self.absorb_rest(features)?;
+        self.absorb_beyond(features, seqs)?;
         self.plan.clear();
         for seq in batch.iter() {
             self.block[0] = seq.root;
