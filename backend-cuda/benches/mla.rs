@@ -3,13 +3,14 @@
 //! `cargo bench -p treeline-cuda --bench mla`. Needs a GPU. A figure is the time of a graph of launches divided by their number,
 //! median of ten replays; each launch reads its own caches, together larger than the second-level cache. TB/s counts each cache
 //! row once, TFLOP/s the products of real rows, 2 · rows · heads · keys · (2 · 512 + 64). Words after `--` that contain `x` name
-//! single points, rows × context × batch (`65x8192x1`); `blocks=126` changes the number of blocks; `heads=16` the heads.
+//! single points, rows × context × batch (`65x8192x1`); `blocks=126` changes the number of blocks, `heads=16` the heads;
+//! `steps=1` queues the attention alone, `steps=2` joining alone, `early=0` starts no kernel beside the one before it.
 
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use treeline_cuda::Result;
 use treeline_cuda::device::{Buffer, Dtype, Gpu};
-use treeline_cuda::ops::mla_attend::{MlaAttend, MlaCall, MlaForm};
+use treeline_cuda::ops::mla_attend::{MlaAttend, MlaCall, MlaForm, MlaSteps};
 use treeline_cuda::ops::rows::{Bucket, RowPlan, Sight};
 use treeline_cuda::testing::{Numbers, to_bf16};
 
@@ -31,6 +32,7 @@ struct Bench {
     gpu: Gpu,
     heads: usize,
     blocks: u32,
+    steps: MlaSteps,
     cache: Buffer<u16>,
 }
 
@@ -54,9 +56,12 @@ fn main() -> Result<()> {
     }
     let most = points.iter().map(|p| p.batch * (p.context + p.rows)).max().unwrap_or(0) * DIM;
     let blocks = option("blocks").map_or(gpu.info().sms, |b| b as u32);
-    let bench = Bench { heads: option("heads").unwrap_or(8), blocks, cache: caches(&gpu, (2 * most).max(COLD))?, gpu };
+    let which = option("steps").unwrap_or(3);
+    let steps = MlaSteps { attend: which & 1 != 0, join: which & 2 != 0, early: option("early") != Some(0) };
+    let bench =
+        Bench { steps, heads: option("heads").unwrap_or(8), blocks, cache: caches(&gpu, (2 * most).max(COLD))?, gpu };
     let forms = MlaForm::tiles(&bench.gpu, Dtype::Bf16, LORA, ROPE);
-    println!("{} heads, {} blocks", bench.heads, bench.blocks);
+    println!("{} heads, {} blocks, {:?}", bench.heads, bench.blocks, bench.steps);
     println!(
         "rows context batch{}",
         forms.iter().map(|f| format!(" | {f:>9?} us    TB/s  TFLOP/s")).collect::<String>()
@@ -117,7 +122,8 @@ impl Bench {
         let launches = copies.max(least).min((COLD / 2).div_ceil(of_one).max(least));
         let run = |i: usize| {
             let cache = self.cache.at(i % copies * of_one);
-            attend.run(gpu, bucket, &MlaCall { rows: plan.ptrs(), q: q.ptr(), cache, out: out.ptr(), window: 0 })
+            let call = MlaCall { rows: plan.ptrs(), q: q.ptr(), cache, out: out.ptr(), window: 0 };
+            attend.run_steps(gpu, bucket, &call, self.steps)
         };
         run(0)?;
         let graph = gpu.capture(|| (0..launches).try_for_each(&run))?;

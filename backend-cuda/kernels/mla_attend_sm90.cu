@@ -170,6 +170,15 @@ TL_DEVICE void copy_chunk(u8 *room, const act *keys, u32 valid, u32 group, u32 o
     mbar_arrive_copies(full(room, odd) + group);
 }
 
+// Asks the second-level cache for the two chunks that are `ahead` further than the one at `key`, of which `left` remain: then the
+// copies into a stage that has just become free, which are waited for, take less long. Of the tiles of a sequence, which read the
+// same keys at the same time, each asks for its share.
+TL_DEVICE void fetch_ahead(const MlaSpan &span, u32 tile, const act *keys, u32 key, u32 left, u32 ahead) {
+    if (threadIdx.x != 0 || left <= ahead || key / (2 * KEYS) % span.tiles != tile) return;
+    u32 rows = min(min(left * KEYS, span.keys - key) - ahead * KEYS, 2u * KEYS);
+    prefetch_l2_bulk(keys + (u64)ahead * KEYS * DIM, rows * DIM * sizeof(act));
+}
+
 // All chunks of a tile that this block has, as warpgroup GROUP. `parity` is that of the next chunk of the own stage.
 template <u32 GROUP>
 TL_DEVICE void attend(const MlaArgs &p, const MlaPlace &at, u8 *room, u32 &parity, float (&out)[128], Softmax &state) {
@@ -181,8 +190,10 @@ TL_DEVICE void attend(const MlaArgs &p, const MlaPlace &at, u8 *room, u32 &parit
     copy_chunk(room, keys, span.keys - key, GROUP, 0);
     if (at.count > 1) copy_chunk(room, keys + KEYS * DIM, span.keys - key - KEYS, GROUP, 1);
     u32 tile = at.tile;
+    if (GROUP == 0) fetch_ahead(span, tile, keys, key, at.count, 2);
     // `left` chunks are left; the one that begins at `key` is in the even stage.
     for (u32 left = at.count;; left -= 2) {
+        if (GROUP == 0) fetch_ahead(span, tile, keys, key, left, 4);
         float s[32], factor[2];
         u32 w[4][4];
         bool bad = false;

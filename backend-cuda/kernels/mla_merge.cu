@@ -1,7 +1,7 @@
 // Joins the partial results of tiles that several blocks of latent attention shared, and clears padded rows.
 //
 // Grid: ((row, head) pairs, groups of columns). Defines: HEADS, KV_LORA, ROPE, TILE, ACT_BF16,
-// PARTS (most blocks of the attention).
+// PARTS (most blocks of the attention), EVEN (see mla_blocks).
 #include "mla_split.cuh"
 
 #define THREADS 256
@@ -13,8 +13,11 @@ TL_DEVICE void write4(act *out, float4 v) {
     *(u32 *)(out + 8) = pack_bf16x2(v.z, v.w);
 }
 
+// The larger; NaN before all, so that it reaches the output.
+TL_DEVICE float higher(float a, float b) { return b > a || b != b ? b : a; }
+
 TL_KERNEL(mla_merge, MlaArgs, THREADS) {
-    __shared__ float weight[PARTS];
+    __shared__ float weight[PARTS], share[PARTS], warps[THREADS / 32];
     __shared__ float4 sums[THREADS];
     u32 row = blockIdx.x / HEADS, head = blockIdx.x % HEADS, t = threadIdx.x, lane = t % 32;
     u32 group = t / p.lanes, groups = THREADS / p.lanes, column = (blockIdx.y * p.lanes + t % p.lanes) * 4;
@@ -46,28 +49,34 @@ TL_KERNEL(mla_merge, MlaArgs, THREADS) {
             values[i] = *(const float4 *)(part + (u64)mla_slot(first + index, index == 0) * TILE * KV_LORA);
         }
     }
-    // Every warp finds the same largest score and sum; the first writes the weights.
+    // The largest score, then the weights relative to it and their sum.
     float most = NEVER, sum = 0.0f;
 #pragma unroll 1
-    for (u32 i = lane; i < parts; i += 32) {
-        float top = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at].x;
-        most = top > most || top != top ? top : most;
+    for (u32 i = t; i < parts; i += THREADS) {
+        float2 norm = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at];
+        weight[i] = norm.x, share[i] = norm.y;
+        most = higher(most, norm.x);
     }
 #pragma unroll
-    for (int with = 16; with > 0; with /= 2) {
-        float other = __shfl_xor_sync(0xffffffffu, most, with);
-        most = other > most || other != other ? other : most;
-    }
+    for (int with = 16; with > 0; with /= 2) most = higher(most, __shfl_xor_sync(0xffffffffu, most, with));
+    if (lane == 0) warps[t / 32] = most;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < THREADS / 32; w++) most = higher(most, warps[w]);
 #pragma unroll 1
-    for (u32 i = lane; i < parts; i += 32) {
-        float2 norm = p.part_norm[(u64)mla_slot(first + i, i == 0) * TILE + at];
-        float w = norm.x == NEVER ? 0.0f : exp2f(norm.x - most);
-        sum += w * norm.y;
-        if (t < 32) weight[i] = w;
+    for (u32 i = t; i < parts; i += THREADS) {
+        float w = weight[i] == NEVER ? 0.0f : exp2f(weight[i] - most);
+        weight[i] = w;
+        sum += w * share[i];
     }
 #pragma unroll
     for (int with = 16; with > 0; with /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, with);
     __syncthreads();
+    if (lane == 0) warps[t / 32] = sum;
+    __syncthreads();
+    sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < THREADS / 32; w++) sum += warps[w];
     float4 acc = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
     for (u32 base = group; base < parts; base += AHEAD * groups) {

@@ -128,13 +128,17 @@ TL_DEVICE MlaPlace mla_place(const MlaArgs &p, u32 unit, u32 end) {
 TL_DEVICE u64 mla_pair(const MlaPlace &at) { return (u64)at.begin * HEADS + at.tile * TILE; }
 TL_DEVICE u32 mla_valid(const MlaPlace &at) { return min(at.span.rows * HEADS - at.tile * TILE, (u32)TILE); }
 
-// Blocks that take part. One sequence has few tiles: if it costs little, no block gets parts of two of them, since each part has a
-// beginning and an end of its own, and blocks at the same keys of several tiles read them at the same time.
+// Blocks that take part. With EVEN, one sequence's tiles get the same number of blocks each if that costs little: blocks at the same
+// keys of several tiles read them at the same time, and none pays for the beginning and end of two parts.
 TL_DEVICE u32 mla_blocks(const MlaArgs &p, u32 total) {
     u32 blocks = min(p.blocks, total);
-    if (p.seqs != 1 || total == 0) return blocks;
-    u32 tiles = mla_span(p.rows, 0, p.window).tiles, even = blocks / tiles * tiles;
-    return even * 10 >= blocks * 9 ? even : blocks;
+#if EVEN
+    if (p.seqs == 1 && total != 0) {
+        u32 tiles = mla_span(p.rows, 0, p.window).tiles, even = blocks / tiles * tiles;
+        if (even * 10 >= blocks * 9) return even;
+    }
+#endif
+    return blocks;
 }
 
 // First unit of block `block`.

@@ -93,6 +93,17 @@ pub struct MlaCall {
     pub window: u32,
 }
 
+/// The steps of a tile form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MlaSteps {
+    /// The attention itself.
+    pub attend: bool,
+    /// Joining the tiles that several blocks shared.
+    pub join: bool,
+    /// Kernels start beside the one before them.
+    pub early: bool,
+}
+
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct AnyArgs {
@@ -192,13 +203,21 @@ impl MlaAttend {
     /// # Errors
     /// The driver's.
     pub fn run(&self, gpu: &Gpu, bucket: Bucket, call: &MlaCall) -> Result<()> {
+        self.run_steps(gpu, bucket, call, MlaSteps { attend: true, join: true, early: true })
+    }
+
+    /// Queues some of the steps: for a bench that asks where the time goes.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn run_steps(&self, gpu: &Gpu, bucket: Bucket, call: &MlaCall, steps: MlaSteps) -> Result<()> {
         let MlaCall { rows, q, cache, out, window } = *call;
         match &self.form {
             Form::Any(kernel) => {
                 let launch = Launch { grid: [self.heads as u32, bucket.rows, 1], block: 64, shared: 0 };
                 gpu.launch_early(kernel, launch, &AnyArgs { rows, q, cache, out, window, unused: 0 })
             }
-            Form::Tiles(tiles) => tiles.run(gpu, (self.heads, self.kv_lora), bucket, call),
+            Form::Tiles(tiles) => tiles.run(gpu, (self.heads, self.kv_lora), bucket, call, steps),
         }
     }
 }
@@ -218,6 +237,8 @@ impl Tiles {
         for &pairs in tiles {
             let mut defines = shapes.to_vec();
             defines.push(("TILE", pairs as i64));
+            // Blocks that read the same keys at the same time pay where memory is waited for.
+            defines.push(("EVEN", i64::from(form == MlaForm::Hopper)));
             let (attend, shared) = if form == MlaForm::Hopper {
                 (gpu.kernel("mla_attend_sm90.cu", "mla_attend_sm90", &defines)?, HOPPER_SHARED)
             } else {
@@ -236,7 +257,7 @@ impl Tiles {
         Ok(Self { kernels, part, norm, blocks, sms: gpu.info().sms })
     }
 
-    fn run(&self, gpu: &Gpu, shape: (usize, usize), bucket: Bucket, call: &MlaCall) -> Result<()> {
+    fn run(&self, gpu: &Gpu, shape: (usize, usize), bucket: Bucket, call: &MlaCall, steps: MlaSteps) -> Result<()> {
         let (heads, kv_lora) = shape;
         // The tile holds an average sequence of the bucket if it can.
         let pairs = (bucket.rows.div_ceil(bucket.seqs.max(1)) as usize * heads).max(1);
@@ -245,7 +266,7 @@ impl Tiles {
         // Few (row, head) pairs: several blocks share the columns of one, and more threads of a block its parts.
         let pairs = bucket.rows as usize * heads;
         let mut lanes = 1 << (kv_lora / 4).trailing_zeros().min(7);
-        while lanes > 16 && pairs * (kv_lora / 4 / lanes) < 2 * self.sms as usize {
+        while lanes > 8 && pairs * (kv_lora / 4 / lanes) < 2 * self.sms as usize {
             lanes /= 2;
         }
         let args = TileArgs {
@@ -261,8 +282,16 @@ impl Tiles {
             lanes: lanes as u32,
         };
         let launch = Launch { grid: [self.blocks, 1, 1], block: 256, shared: kernel.shared };
-        gpu.launch_early(&kernel.attend, launch, &args)?;
+        let queue = |kernel: &Kernel, launch| {
+            if steps.early { gpu.launch_early(kernel, launch, &args) } else { gpu.launch(kernel, launch, &args) }
+        };
+        if steps.attend {
+            queue(&kernel.attend, launch)?;
+        }
+        if !steps.join {
+            return Ok(());
+        }
         let launch = Launch { grid: [pairs as u32, (kv_lora / 4 / lanes) as u32, 1], block: 256, shared: 0 };
-        gpu.launch_early(&kernel.merge, launch, &args)
+        queue(&kernel.merge, launch)
     }
 }
