@@ -47,34 +47,34 @@ run() {
     fi
 }
 
-# Small cases that together launch every kernel: binary, filter.
+# Small cases that together launch every kernel, whole models first: binary, filter.
 small() {
     cat <<'CASES'
+parity dflash
+parity f32_matches
+parity bf16_is_close
+engine fused_and_staged
+walk
 elementwise
 prep
 dense
-walk
-trees fixed_shapes
-trees spine_first
-trees by_levels
 sample unusable
 sample candidates
 gqa ragged
-gqa windows
 mla ragged
-mla windows
 moe rows_do_not_see
 moe router_agrees
 moe lists_hold
 moe forced_experts
 moe tile_edges
-parity f32_matches
-parity bf16_is_close
-parity dflash
-engine fused_and_staged
+trees fixed_shapes
+trees spine_first
+trees by_levels
+gqa windows
+mla windows
+graphs fault_35
 engine greedy_text
 engine sampled
-graphs fault_35
 CASES
 }
 
