@@ -1,4 +1,5 @@
 //! The CUDA engine among the others: a trace that the CPU engine recorded, replayed by the simulator and forced on a GPU.
+#![allow(clippy::print_stdout, reason = "the figures go to docs/numbers/validation.md")]
 
 use crate::mini::{Case, Drafter, cases, engine, models, requests, run_case};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! At T = 1 the engine's tokens follow the target's own distribution: χ² of the whole round, from draft to commit, against
 //! the CPU engine's probabilities, with controls that must fail.
+#![allow(clippy::print_stdout, reason = "the figures go to docs/numbers/validation.md")]
 
 mod pairs;
 

@@ -45,8 +45,7 @@ impl Host<'_> {
             let tree = forest.tree(at);
             assert_eq!(view.forest.tree(at), tree, "{}: another tree", what());
             let (mut node, mut accepted, mut emitted) = (0, 0, Vec::new());
-            loop {
-                let Some(token) = self.truth.token(seq.request, seq.start, accepted + 1) else { break };
+            while let Some(token) = self.truth.token(seq.request, seq.start, accepted + 1) {
                 emitted.push(token);
                 let Some(child) = tree.child(node, token) else { break };
                 (node, accepted) = (child, accepted + 1);
