@@ -52,7 +52,7 @@ impl Routing {
                     while picks.len() < top_k {
                         let bits = philox4x32([draw, row as u32, layer as u32, version as u32], key);
                         let repeated = before.get(picks.len()).filter(|_| draw < 64 && unit(bits[0]) < model.repeat);
-                        let fresh = (u64::from(bits[1]) * u64::from(experts) >> 32) as i32;
+                        let fresh = ((u64::from(bits[1]) * u64::from(experts)) >> 32) as i32;
                         let pick = repeated.copied().unwrap_or(fresh);
                         draw += 1;
                         if !picks.contains(&pick) {
@@ -105,5 +105,59 @@ impl Routing {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn routing(repeat: f64) -> Option<Routing> {
+        let gpu = Gpu::emulated().ok()?;
+        Some(Routing::new(&gpu, RoutingModel { repeat, seed: 9 }, 384, 60, 65, 8).unwrap())
+    }
+
+    /// Experts of the first `rows` rows of a layer, counted from what the device is given.
+    fn count(routing: &Routing, layer: usize, rows: usize) -> u32 {
+        let from = layer * routing.rows * routing.top_k;
+        let picks = &routing.pinned.as_slice()[from..][..rows * routing.top_k];
+        assert!(picks.chunks(routing.top_k).all(|row| row.iter().collect::<BTreeSet<_>>().len() == routing.top_k));
+        picks.iter().collect::<BTreeSet<_>>().len() as u32
+    }
+
+    #[test]
+    fn what_is_asked_for_is_what_is_checked() {
+        let Some(mut routing) = routing(0.25) else { return };
+        for rows in [1, 8, 65, 17] {
+            let read = routing.next(rows);
+            assert_eq!(read, (59 * 65 + rows) * 8);
+            let mut ran: Vec<u32> = (0..60).map(|layer| count(&routing, layer, rows)).collect();
+            routing.check(rows, &ran).unwrap();
+            // One expert that was not asked for, or one row more, is noticed.
+            ran[41] += 1;
+            let why = routing.check(rows, &ran).unwrap_err().to_string();
+            assert!(why.contains("layer 41"), "{why}");
+            ran[41] -= 1;
+            assert_eq!(routing.check(rows + 1, &ran).is_ok(), rows == 65 && ran.is_empty());
+        }
+    }
+
+    /// Independent rows touch 384 · (1 − (1 − 8/384)ⁿ) experts on average; rows that repeat each other fewer.
+    #[test]
+    fn overlap_lowers_the_count() {
+        let mean = |repeat: f64, rows: usize| {
+            let mut routing = routing(repeat)?;
+            routing.next(rows);
+            Some((0..60).map(|layer| f64::from(count(&routing, layer, rows))).sum::<f64>() / 60.0)
+        };
+        for rows in [8, 17, 65] {
+            let Some(alone) = mean(0.0, rows) else { return };
+            let formula = 384.0 * (1.0 - (1.0f64 - 8.0 / 384.0).powi(rows as i32));
+            assert!((alone / formula - 1.0).abs() < 0.02, "{rows} rows: {alone} experts, {formula} expected");
+            let alike = mean(0.5, rows).unwrap();
+            assert!(alike < 0.8 * alone, "{rows} rows: {alike} experts with overlap, {alone} without");
+        }
     }
 }
