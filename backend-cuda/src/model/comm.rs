@@ -25,15 +25,6 @@ impl Comm {
         Ok(if shard.ranks == 1 { Self::Single } else { Self::Apart })
     }
 
-    /// Whether logits cover the whole vocabulary.
-    #[must_use]
-    pub fn whole(self) -> bool {
-        match self {
-            Self::Single => true,
-            Self::Apart => false,
-        }
-    }
-
     /// Queues the sum over all ranks of the rows of a pass at `y`, `hidden` activations each, in place.
     ///
     /// # Errors
