@@ -20,10 +20,10 @@ const SHAPE: ExpertShape =
     ExpertShape { hidden: 7168, intermediate: 256, experts: 384, top_k: 8, kind: ExpertKind::Int4 };
 const ROUTER: treeline_checkpoint::Router =
     treeline_checkpoint::Router::Sigmoid { n_group: 1, topk_group: 1, norm_topk: true, scaling: 2.827 };
-const ROWS: [usize; 10] = [1, 2, 4, 8, 16, 32, 48, 64, 128, 256];
+const ROWS: [usize; 12] = [1, 2, 4, 8, 16, 32, 48, 64, 128, 256, 512, 1024];
 /// Row counts that t0 + c U is fitted to.
 const FITTED: [usize; 4] = [8, 16, 32, 64];
-const MOST: usize = 256;
+const MOST: usize = 1024;
 const LAUNCHES: usize = 12;
 const REPLAYS: usize = 21;
 
@@ -59,12 +59,9 @@ fn main() -> Result<()> {
     let variants = [
         ("best", best),
         ("late", Tuning { early: false, ..best }),
-        ("behind", Tuning { ahead: false, ..best }),
-        ("down3", Tuning { down_stages: 3, ..best }),
-        ("tiles2", Tuning { down_tiles: 2, down_stages: 3, ..best }),
-        ("tiles7", Tuning { down_tiles: 7, ..best }),
-        ("warps12", Tuning { down_warps: 12, ..best }),
         ("up3", Tuning { up_stages: 3, ..best }),
+        ("down3", Tuning { down_stages: 3, ..best }),
+        ("small", Tuning { down_tiles: 2, down_stages: 4, ..best }),
     ];
     let mut bench = Bench::new(&gpu, best)?;
     let bandwidth = bench.bandwidth()?;
@@ -140,7 +137,7 @@ impl Bench {
             router: Router::new(gpu, SHAPE.experts, SHAPE.top_k, &ROUTER, MOST)?,
             seq: gpu.upload("seq", &[0; MOST])?,
             logits: gpu.upload("logits", &numbers.floats(LAUNCHES * MOST * SHAPE.experts, 3.0))?,
-            bias: gpu.upload("bias", &numbers.floats(SHAPE.experts, 0.01))?,
+            bias: gpu.upload("bias", &[0.0f32; SHAPE.experts])?,
             h: gpu.upload("h", &to_bf16(&numbers.floats(MOST * SHAPE.hidden, 1.0)))?,
             out: gpu.alloc("out", MOST * SHAPE.hidden)?,
             ids: gpu.alloc("ids", MOST * SHAPE.top_k)?,

@@ -1,11 +1,9 @@
 // Experts with INT4 weights: silu(gate h) * up h.
 //
-// HIDDEN, INTER, TOP_K, WARPS, STAGES, DOWN_WARPS, DOWN_UNITS, AHEAD (0 = none). A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
+// HIDDEN, INTER, TOP_K, WARPS, STAGES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
 // takes a slice of the columns, and the block adds the slices. The units of all segments are dealt out in equal runs, so a block
 // keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of slices in shared memory,
 // filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
-// When a warp has nothing more to fetch for itself, it has the first AHEAD bytes of one warp of the down kernel (a unit, of which
-// that has DOWN_UNITS a segment) brought into L2, so that memory does not rest between the kernels.
 #include "moe_int4.cuh"
 
 #define TILES (INTER / 8)
@@ -59,12 +57,6 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
         bulk_copy_hint(s.ring[warp][stage], from, SLICE, &s.full[warp][stage], once);
     };
     for (u32 i = 0; i < STAGES; i++) fetch(unit + i, i);
-    auto ahead = [&]() {
-        if (!AHEAD || lane != 0 || warp >= DOWN_WARPS) return;
-        u64 first = (u64)segments * DOWN_UNITS * (blockIdx.x * DOWN_WARPS + warp) / (gridDim.x * DOWN_WARPS);
-        u64 at = (u64)head(first / DOWN_UNITS).x * EXPERT_BYTES + EXPERT_BYTES / 3 * 2 + first % DOWN_UNITS * AHEAD;
-        prefetch_l2_bulk(p.experts + at, AHEAD);
-    };
 
     Inputs x[CHUNKS * 2];
     u32 count = 0, stage = 0, phase = 0;
@@ -88,7 +80,6 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
             }
             __syncwarp();
         }
-        if (unit + STAGES == end || (turn == 0 && unit + STAGES > end)) ahead();
         mbar_wait(&s.full[warp][stage], phase);
         float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
         const u8 *slice = s.ring[warp][stage];

@@ -42,8 +42,6 @@ pub struct Tuning {
     pub down_tiles: usize,
     /// As many of them in flight.
     pub down_stages: usize,
-    /// Whether gate/up brings the down kernel's first weights into the second-level cache.
-    pub ahead: bool,
     /// Whether each kernel may start while the one before it ends.
     pub early: bool,
 }
@@ -63,7 +61,7 @@ impl Tuning {
         let up_stages = (130 * 1024 / (chunks * CHUNK)).clamp(2, 6);
         // Some 9 KB in one piece.
         let down_tiles = [4, 2, 1].into_iter().find(|tiles| tiles * intermediate <= 1024).unwrap_or(1);
-        let tuning = Self { up_warps, up_stages, down_warps: 8, down_tiles, down_stages: 2, ahead: true, early: true };
+        let tuning = Self { up_warps, up_stages, down_warps: 8, down_tiles, down_stages: 2, early: true };
         (tuning.up_shared(shape).max(tuning.down_shared(shape)) <= SHARED).then_some(tuning)
     }
 
@@ -81,11 +79,6 @@ impl Tuning {
     fn down_shared(&self, shape: &ExpertShape) -> usize {
         let offsets = shape.intermediate / CHUNK_COLUMNS * 128;
         self.down_warps * (self.down_stages * (self.down_unit(shape) + 8) + offsets)
-    }
-
-    /// Units of a down warp in one segment.
-    fn down_units(&self, shape: &ExpertShape) -> usize {
-        shape.hidden / 16 / self.down_tiles
     }
 }
 
@@ -145,14 +138,7 @@ impl Int4 {
     pub fn new(gpu: &Gpu, shape: ExpertShape, tuning: Tuning, max_rows: usize) -> Result<Self> {
         let sizes: [Define; 3] =
             [("HIDDEN", shape.hidden as i64), ("INTER", shape.intermediate as i64), ("TOP_K", shape.top_k as i64)];
-        let ahead = if tuning.ahead { tuning.down_unit(&shape) } else { 0 };
-        let up = [
-            ("WARPS", tuning.up_warps as i64),
-            ("STAGES", tuning.up_stages as i64),
-            ("DOWN_WARPS", tuning.down_warps as i64),
-            ("DOWN_UNITS", tuning.down_units(&shape) as i64),
-            ("AHEAD", ahead as i64),
-        ];
+        let up = [("WARPS", tuning.up_warps as i64), ("STAGES", tuning.up_stages as i64)];
         let down = [
             ("WARPS", tuning.down_warps as i64),
             ("TILES", tuning.down_tiles as i64),
