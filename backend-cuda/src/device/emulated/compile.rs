@@ -4,10 +4,12 @@ use crate::device::{self, Define};
 use crate::error::{CudaError, Result};
 use crate::kernels;
 use sha2::{Digest, Sha256};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
+use tempfile::TempDir;
 
 /// Plain arithmetic (no contraction: a kernel that wants a fused product says `fmaf`), and shared memory that is cast freely.
 const FLAGS: &[&str] = &[
@@ -52,14 +54,14 @@ pub(super) fn compiler() -> Result<&'static Compiler> {
     })
 }
 
-/// Beside the kernels compiled for GPUs; a machine without a home folder keeps them in the temporary folder.
-fn cache_folder() -> PathBuf {
-    device::cache_folder().unwrap_or_else(|| env::temp_dir().join("treeline")).join("emulated")
+/// Beside the kernels compiled for GPUs.
+fn cache_folder() -> Option<PathBuf> {
+    device::cache_folder().map(|f| f.join("emulated"))
 }
 
 /// `file` and all that it includes, in the order of first mention.
-fn sources(file: &str) -> Vec<(&str, &'static str)> {
-    let mut found: Vec<(&str, &'static str)> = Vec::new();
+fn sources(file: &'static str) -> Vec<(&'static str, &'static str)> {
+    let mut found: Vec<(&'static str, &'static str)> = Vec::new();
     let mut next = vec!["emulate_host.cuh", file];
     while let Some(name) = next.pop() {
         if found.iter().any(|(n, _)| *n == name) {
@@ -79,11 +81,27 @@ fn problem(path: &Path) -> impl FnOnce(std::io::Error) -> CudaError {
     move |source| CudaError::Io { path, source }
 }
 
-/// The shared library of `file` under these defines, compiled unless the cache has it.
+/// One file under one set of defines.
+pub(super) struct Unit {
+    /// Names what it compiles to: the hash of everything that determines it is a part of it.
+    pub name: String,
+    compiler: &'static Compiler,
+    file: &'static str,
+    defines: Vec<String>,
+    sources: Vec<(&'static str, &'static str)>,
+}
+
+/// A compiled file. What could not be kept is deleted with this, which a library that is open by then outlives.
+pub(super) struct Compiled {
+    pub path: PathBuf,
+    _work: Option<TempDir>,
+}
+
+/// `file` under these defines.
 ///
 /// # Errors
-/// [`CudaError::Compile`] with the compiler's words; [`CudaError::Io`].
-pub(super) fn library(file: &str, defines: &[Define]) -> Result<PathBuf> {
+/// [`CudaError::Missing`] without a compiler, [`CudaError::Compile`] when there is no such file.
+pub(super) fn unit(file: &'static str, defines: &[Define]) -> Result<Unit> {
     let compiler = compiler()?;
     let sources = sources(file);
     if !sources.iter().any(|(name, _)| *name == file) {
@@ -100,26 +118,138 @@ pub(super) fn library(file: &str, defines: &[Define]) -> Result<PathBuf> {
         hash.update(part);
     }
     let key: String = hash.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect();
-    let folder = cache_folder();
-    let path = folder.join(format!("{}-{key}.so", file.trim_end_matches(".cu")));
-    if path.exists() {
-        return Ok(path);
+    let name = format!("{}-{key}.so", file.trim_end_matches(".cu"));
+    Ok(Unit { name, compiler, file, defines, sources })
+}
+
+impl Unit {
+    /// Its shared library, compiled unless the cache has it whole.
+    ///
+    /// # Errors
+    /// [`CudaError::Compile`] with the compiler's words; [`CudaError::Io`].
+    pub(super) fn library(&self) -> Result<Compiled> {
+        self.library_in(cache_folder().as_deref())
     }
-    fs::create_dir_all(&folder).map_err(problem(&folder))?;
-    let work = tempfile::tempdir_in(&folder).map_err(problem(&folder))?;
-    for (name, text) in &sources {
-        fs::write(work.path().join(name), text).map_err(problem(work.path()))?;
+
+    fn library_in(&self, folder: Option<&Path>) -> Result<Compiled> {
+        let place = folder.map(|f| f.join(&self.name));
+        if let Some(place) = place.as_ref().filter(|p| whole(p)) {
+            return Ok(Compiled { path: place.clone(), _work: None });
+        }
+        // A folder that cannot be written costs time only.
+        let inside = folder.and_then(|f| fs::create_dir_all(f).and_then(|()| tempfile::tempdir_in(f)).ok());
+        let work = inside.map_or_else(tempfile::tempdir, Ok).map_err(problem(&env::temp_dir()))?;
+        let made = self.compile(work.path())?;
+        seal(&made).map_err(problem(&made))?;
+        // A rename is whole or not at all: another process that compiles the same meanwhile writes the same bytes.
+        match place.filter(|place| fs::rename(&made, place).is_ok()) {
+            Some(path) => Ok(Compiled { path, _work: None }),
+            None => Ok(Compiled { path: made, _work: Some(work) }),
+        }
     }
-    let unit = format!("#include \"emulate_host.cuh\"\nnamespace {{\n#include \"{file}\"\n}}\n");
-    fs::write(work.path().join("unit.cc"), unit).map_err(problem(work.path()))?;
-    let mut command = Command::new(&compiler.words[0]);
-    command.args(&compiler.words[1..]).args(FLAGS).args(&defines).args(["unit.cc", "-o", "unit.so"]);
-    let output = command.current_dir(work.path()).output().map_err(problem(Path::new(&compiler.words[0])))?;
-    if !output.status.success() {
-        let log = format!("{}\n{}", defines.join(" "), String::from_utf8_lossy(&output.stderr));
-        return Err(CudaError::Compile { file: file.into(), arch: "host".into(), log });
+
+    /// Compiles it in an empty folder.
+    fn compile(&self, work: &Path) -> Result<PathBuf> {
+        for (name, text) in &self.sources {
+            fs::write(work.join(name), text).map_err(problem(work))?;
+        }
+        let unit = format!("#include \"emulate_host.cuh\"\nnamespace {{\n#include \"{}\"\n}}\n", self.file);
+        fs::write(work.join("unit.cc"), unit).map_err(problem(work))?;
+        let words = &self.compiler.words;
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(FLAGS).args(&self.defines).args(["unit.cc", "-o", "unit.so"]);
+        let output = command.current_dir(work).output().map_err(problem(Path::new(&words[0])))?;
+        let made = work.join("unit.so");
+        if output.status.success() && made.is_file() {
+            return Ok(made);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = if output.status.success() { "the compiler said nothing and made no file" } else { &*said };
+        let log = format!("{} {}\n{said}", words.join(" "), self.defines.join(" "));
+        Err(CudaError::Compile { file: self.file.into(), arch: "host".into(), log })
     }
-    // A rename is whole or not at all: another process that compiles the same meanwhile writes the same bytes.
-    fs::rename(work.path().join("unit.so"), &path).map_err(problem(&path))?;
-    Ok(path)
+}
+
+/// Bytes of the hash behind a library's own, which the loader does not look at.
+const SEAL: usize = 32;
+
+/// Appends the hash of a file to it. The loader of a truncated library would end the process, not fail.
+fn seal(path: &Path) -> std::io::Result<()> {
+    let hash = Sha256::digest(fs::read(path)?);
+    fs::OpenOptions::new().append(true).open(path)?.write_all(&hash)
+}
+
+/// Whether a file is as it was sealed.
+fn whole(path: &Path) -> bool {
+    let bytes = fs::read(path).unwrap_or_default();
+    bytes.split_last_chunk::<SEAL>().is_some_and(|(rest, hash)| Sha256::digest(rest)[..] == hash[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some unit; `None`, said aloud, without a compiler.
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    fn some() -> Option<Unit> {
+        unit("fill.cu", &[("ACT_BF16", 1)]).inspect_err(|e| eprintln!("skipped: {e}")).ok()
+    }
+
+    #[test]
+    fn a_damaged_library_is_compiled_anew() {
+        let Some(unit) = some() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("deep");
+        let kept = unit.library_in(Some(&folder)).unwrap().path;
+        assert_eq!(kept, folder.join(&unit.name));
+        let good = fs::read(&kept).unwrap();
+        // A whole one is taken as it is.
+        let mut marked = good[..good.len() - SEAL].to_vec();
+        marked.push(7);
+        fs::write(&kept, &marked).unwrap();
+        seal(&kept).unwrap();
+        let sealed = fs::read(&kept).unwrap();
+        unit.library_in(Some(&folder)).unwrap();
+        assert!(fs::read(&kept).unwrap() == sealed, "a whole library was not used");
+        let mut flipped = good.clone();
+        flipped[good.len() / 2] ^= 1;
+        for damaged in [&good[..0], &good[..good.len() / 2], &good[..good.len() - 1], b"garbage", &flipped] {
+            fs::write(&kept, damaged).unwrap();
+            assert_eq!(unit.library_in(Some(&folder)).unwrap().path, kept);
+            assert!(whole(&kept), "{} bytes were used", damaged.len());
+        }
+        // What compiling took is gone.
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_costs_time_only() {
+        let Some(unit) = some() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, b"").unwrap();
+        let taken = folder.path().join("taken");
+        fs::create_dir_all(taken.join(&unit.name)).unwrap();
+        for folder in [None, Some(file.as_path()), Some(Path::new("/proc/nowhere")), Some(taken.as_path())] {
+            let compiled = unit.library_in(folder).unwrap();
+            assert!(whole(&compiled.path), "{folder:?}");
+            let path = compiled.path.clone();
+            drop(compiled);
+            assert!(!path.exists(), "{folder:?}: {}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_compiler_that_makes_no_file_is_an_error() {
+        let Some(unit) = some() else { return };
+        let says = |words: &[&str]| {
+            let words = words.iter().map(|w| (*w).to_owned()).collect();
+            let compiler: &'static Compiler = Box::leak(Box::new(Compiler { words, version: String::new() }));
+            let unit = Unit { compiler, name: unit.name.clone(), defines: unit.defines.clone(), ..some().unwrap() };
+            unit.library_in(None).err().unwrap().to_string()
+        };
+        assert!(says(&["true"]).contains("made no file"), "{}", says(&["true"]));
+        assert!(says(&["false", "-x"]).contains("fill.cu does not compile for host:\nfalse -x -DACT_BF16=1"));
+        assert!(says(&["no-such-compiler"]).starts_with("no-such-compiler: "), "{}", says(&["no-such-compiler"]));
+    }
 }

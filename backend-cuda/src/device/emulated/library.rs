@@ -9,8 +9,8 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Bytes of a thread's stack. Not a power of two: the tops of all stacks would share their place in the processor's cache.
@@ -67,17 +67,17 @@ type Slot = Arc<OnceLock<&'static Library>>;
 
 /// Loads `name` of `file`, compiled once in this process and once in the cache.
 pub(super) fn kernel(file: &'static str, name: &'static str, defines: &[Define]) -> Result<EmulatedKernel> {
-    static LOADED: OnceLock<Mutex<HashMap<PathBuf, Slot>>> = OnceLock::new();
-    let path = compile::library(file, defines)?;
+    static LOADED: OnceLock<Mutex<HashMap<String, Slot>>> = OnceLock::new();
+    let unit = compile::unit(file, defines)?;
     let slot = {
         let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.entry(path.clone()).or_default().clone()
+        loaded.entry(unit.name.clone()).or_default().clone()
     };
     let library = match slot.get() {
         Some(library) => library,
         None => {
-            let library = open(&path)?;
-            // Another thread may have been first: the loader gives both the same library, and all must share one lock.
+            let library = open(&unit.library()?.path)?;
+            // Another thread may have been first: the loader may give both the same library, and all must share one lock.
             slot.get_or_init(|| library)
         }
     };
@@ -94,7 +94,7 @@ pub(super) fn kernel(file: &'static str, name: &'static str, defines: &[Define])
 fn open(path: &std::path::Path) -> Result<&'static Library> {
     let problem = |e: libloading::Error| CudaError::Call {
         call: format!("loading {}", path.display()),
-        why: format!("{e} (delete it to compile it anew)"),
+        why: e.source().map_or_else(|| e.to_string(), |reason| reason.to_string()),
     };
     // SAFETY: the file was compiled from this crate's own sources; its start-up code only links records together.
     let library = Box::leak(Box::new(unsafe { libloading::Library::new(path) }.map_err(problem)?));
