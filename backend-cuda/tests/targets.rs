@@ -177,3 +177,48 @@ fn what_does_not_fit_is_refused_by_name() {
         }
     }
 }
+
+/// The nested form of K2.5: the same text model under `text_config`, tensors behind `language_model.`, beside a vision tower
+/// that is not read.
+#[test]
+fn a_nested_text_config_gives_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = fixture("kimi_k2");
+    let bytes = std::fs::read(source.join("model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut renamed: Vec<_> =
+        tensors.tensors().into_iter().map(|(name, view)| (format!("language_model.{name}"), view)).collect();
+    let extra = vec![0u8; 8];
+    let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2], &extra).unwrap();
+    renamed.push(("vision_tower.patch_embed.weight".into(), view));
+    safetensors::serialize_to_file(renamed, None, &folder.path().join("model.safetensors")).unwrap();
+    let inner = std::fs::read_to_string(source.join("config.json")).unwrap();
+    let outer = format!(
+        r#"{{"architectures": ["KimiK25ForConditionalGeneration"], "model_type": "kimi_k25", "text_config": {inner}}}"#
+    );
+    std::fs::write(folder.path().join("config.json"), outer).unwrap();
+    for gpu in gpus() {
+        let options = LoadOptions { dtype: Dtype::F32, shard: Shard::ONE, positions: STRIDE as usize };
+        let nested = Target::load(&gpu, folder.path(), &options).unwrap();
+        let span = [Span::chunk(0, 0, &[1, 2, 3, 4, 5])];
+        assert_eq!(Rig::of(&gpu, nested, &[]).run(&span), Rig::new(&gpu, "kimi_k2", Dtype::F32).run(&span));
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_names_what_to_lower() {
+    for gpu in gpus() {
+        let options = LoadOptions { dtype: Dtype::F32, shard: Shard::ONE, positions: 64 };
+        let target = Target::load(&gpu, &fixture("llama"), &options).unwrap();
+        let cache = target.cache(&gpu, 1 << 36).unwrap_err();
+        assert!(matches!(cache, CudaError::Memory { .. }), "{cache}");
+        let work = target.work(&gpu, Bucket { rows: 1 << 31, seqs: 1 }, &[]).unwrap_err();
+        assert!(matches!(work, CudaError::Memory { .. }), "{work}");
+        for (error, key) in [(cache, "context"), (work, "chunk")] {
+            let text = error.to_string();
+            assert!(text.contains("out of GPU memory") && text.contains(key), "{text}");
+        }
+        // The device is as usable as before.
+        target.cache(&gpu, 100).unwrap();
+    }
+}
