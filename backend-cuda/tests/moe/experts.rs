@@ -94,8 +94,8 @@ fn tile_edges_and_crowded_experts_agree_with_f64() {
     }
     check(int4(64, 64, 5, 1), Dtype::Bf16, 1, 0, Some(&[3]), 90);
     check(small, Dtype::Bf16, 257, 0, None, 91);
-    // More rows than one block of the last kernel sums.
-    check(small, Dtype::Bf16, 600, 5, None, 92);
+    // More segments than a block looks up at once.
+    check(int4(64, 64, 8, 8), Dtype::Bf16, 600, 5, None, 92);
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Router {
         let kernel = gpu.kernel("moe_route.cu", "moe_route", &defines)?;
         // Word 0 counts blocks and must be 0 between launches; the lists' sizes follow.
         let counts = gpu.zeroed("expert counts", 4)?;
-        let segments = gpu.alloc("expert segments", most_segments(max_rows, experts, top_k) * SEGMENT_WORDS)?;
+        let segments = gpu.zeroed("expert segments", most_segments(max_rows, experts, top_k) * SEGMENT_WORDS)?;
         Ok(Self { kernel, scaling, max_rows, counts, segments })
     }
 
