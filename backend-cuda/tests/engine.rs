@@ -5,7 +5,10 @@ mod pairs;
 use pairs::{Alone, KIMI, QWEN, WINDOW, decode, engine, plain_on_cpu, policy, requests, respond};
 use serde_json::json;
 use treeline_core::testing::Shape;
-use treeline_core::{Engine, Law, Sampling, Tree, TreePolicy};
+use treeline_core::{
+    Ask, DraftView, Engine, Forest, Grow, Law, Limits, Needs, NodeRef, Program, ProgramBudget, Round, Sampling, Tree,
+    TreePolicy,
+};
 use treeline_cuda::device::{Dtype, Gpu};
 use treeline_cuda::testing::gpus;
 
@@ -85,6 +88,72 @@ fn fused_and_staged_rounds_are_the_same() {
             let mut policy = policy("best-first", &json!({}), 16, &engine);
             let fused = course(&mut engine, &mut *policy, &law, 16, 0.8);
             assert!(fused == course(&mut engine, &mut Alone(&mut *policy), &law, 16, 0.8), "sampled");
+        }
+    }
+}
+
+/// A program without a staged form: on the host it grows nothing.
+struct Published(Program);
+
+impl TreePolicy for Published {
+    fn kind(&self) -> &str {
+        "published"
+    }
+
+    fn needs(&self, limits: &Limits) -> Needs {
+        Needs { depth: limits.depth, width: limits.width, ..Needs::default() }
+    }
+
+    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
+        ask.extend(round.caps.iter().map(|_| Ask { depth: 0, width: 0, draw: round.draw }));
+    }
+
+    fn grow(&mut self, _: &Round<'_>, _: &dyn DraftView, _: &mut Forest, _: &mut Vec<NodeRef>) -> Grow {
+        Grow::Done
+    }
+
+    fn program(&self) -> Option<Program> {
+        Some(self.0.clone())
+    }
+}
+
+/// Programs that no policy of the registry publishes: by slot, by threshold (whose rows are counted on the way), and by level.
+/// Their trees keep the text, and the limits that they name.
+#[test]
+fn every_program_keeps_the_text() {
+    for gpu in gpus() {
+        let pair = QWEN.on(&gpu, Dtype::F32);
+        let requests = requests(3, 10, Sampling::GREEDY);
+        let want = plain_on_cpu(&QWEN.on_cpu(), &requests, &Law::Greedy);
+        let mut engine = engine(&pair, 2);
+        let best = |budget| Program::BestFirst { spine: 0, budget };
+        for program in [
+            best(ProgramBudget::PerSlot(vec![2, 11])),
+            best(ProgramBudget::Threshold(0.05)),
+            Program::TopK { width: 3, depth: 4 },
+        ] {
+            let before = engine.device_rounds();
+            let mut rows = Vec::new();
+            let got = respond(&mut engine, &mut Published(program.clone()), &requests, &Law::Greedy, 20, &mut |view| {
+                for (entry, tree) in view.log.entries.iter().zip(view.forest.trees()) {
+                    assert_eq!(entry.rows, tree.rows());
+                    rows.push((entry.slot, tree.nodes(), tree.scores().last().copied().unwrap_or(0.0)));
+                }
+            });
+            assert!(engine.device_rounds() > before, "{program:?}: nothing ran on the device");
+            let tokens: Vec<Vec<u32>> = got.into_iter().map(|r| r.tokens).collect();
+            assert_eq!(tokens, want, "{program:?}");
+            for (slot, nodes, worst) in rows {
+                match &program {
+                    Program::BestFirst { budget: ProgramBudget::PerSlot(most), .. } => {
+                        assert!(nodes <= most[slot as usize]);
+                    }
+                    Program::BestFirst { budget: ProgramBudget::Threshold(least), .. } => {
+                        assert!(worst.exp() >= *least * 0.999, "{worst}");
+                    }
+                    _ => assert!(nodes <= 20),
+                }
+            }
         }
     }
 }

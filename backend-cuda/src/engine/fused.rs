@@ -138,7 +138,9 @@ impl CudaEngine {
         let drawn = matches!(law, Law::Residual { .. } | Law::Traversal { .. });
         // A round in which nobody drafts has nothing for the device to build; narrower rows would give other trees.
         let idle = round.caps.iter().all(|caps| caps.depth == 0);
-        if drawn || idle || round.limits.width < drafter.width || cut(program, round.caps) {
+        let nodes = round.batch.iter().zip(round.caps).map(|(seq, &caps)| most_nodes(program, seq.slot, caps));
+        let large = nodes.max().unwrap_or(0) > fused.nodes;
+        if drawn || idle || large || round.limits.width < drafter.width || cut(program, round.caps) {
             return Ok(None);
         }
         let Some(at) = fused.program(&self.verifier.gpu, program, drafter.width).map_err(broken)? else {
