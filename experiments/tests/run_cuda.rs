@@ -113,6 +113,12 @@ fn synthetic_weights_accept_what_the_trace_does() {
             quiet: true,
         };
         run::record_trace(&experiment(&site, "cpu", emulated), &options).unwrap();
+        // Shapes are all that is read of a model: half of these experts' width is still whole groups.
+        let shapes = std::fs::read(site.path("target").join("config.json")).unwrap();
+        let mut shapes: Value = serde_json::from_slice(&shapes).unwrap();
+        shapes["moe_intermediate_size"] = 64.into();
+        std::fs::create_dir(site.path("wide")).unwrap();
+        std::fs::write(site.path("wide").join("config.json"), shapes.to_string()).unwrap();
         let text = format!(
             r#"
 name = "shapes"
@@ -120,7 +126,7 @@ seed = 5
 record = "all"
 bootstrap = 100
 [target]
-checkpoint = {{ synthetic = "target", layers = 3 }}
+checkpoint = {{ synthetic = "wide", layers = 3, ranks = 2, rank = 1 }}
 [drafter]
 kind = "dflash"
 checkpoint = {{ synthetic = "dflash" }}
@@ -143,22 +149,36 @@ kind = "talon"
 budget = [6]
 "#
         );
-        let read = |backend: Option<&str>| {
+        let read = |text: &str, backend: Option<&str>| {
             let overrides = Overrides { backend: backend.map(str::to_owned), ..Overrides::default() };
-            config::parse(&text, "shapes.toml", &site.path(""), &Registry::builtin(), &overrides).unwrap()
+            config::parse(text, "shapes.toml", &site.path(""), &Registry::builtin(), &overrides)
         };
         let run = |experiment: &Experiment, out: &str| {
             let options = Options { out: Some(site.path(out)), quiet: true, ..Options::default() };
             run::run(experiment, &Registry::builtin(), &options).unwrap()
         };
-        let (shapes, replay) = (run(&read(None), "shapes"), run(&read(Some("sim")), "replay"));
+        let shapes = run(&read(&text, None).unwrap(), "shapes");
+        let replay = run(&read(&text, Some("sim")).unwrap(), "replay");
         assert_eq!((&shapes.failed, &replay.failed), (&vec![], &vec![]));
         assert_eq!(shapes.summary.cells.len(), 3);
         for (a, b) in shapes.summary.cells.iter().zip(&replay.summary.cells) {
             assert_eq!((&a.policy, a.budget, a.tau, a.rows_mean), (&b.policy, b.budget, b.tau, b.rows_mean));
             assert!(a.notes.iter().any(|note| note.starts_with("synthetic weights")), "{:?}", a.notes);
             assert!(a.experts_mean.is_some() && a.step_ms.is_some() != emulated);
+            assert_eq!((a.ranks, a.source.tau.as_str()), (2, "replayed"));
+            assert!(a.deployment.as_ref().unwrap().contains("synthetic weights"), "{:?}", a.deployment);
         }
+        // Behind positions that are filled instead of computed: the same steps.
+        let filled = text.replace("[cuda]", "[cuda]\nprompt = 32");
+        let filled = run(&read(&filled, None).unwrap(), "filled");
+        assert_eq!(filled.failed, []);
+        for (a, b) in filled.summary.cells.iter().zip(&replay.summary.cells) {
+            assert_eq!((&a.policy, a.budget, a.tau, a.rows_mean), (&b.policy, b.budget, b.tau, b.rows_mean));
+            assert!(a.notes.iter().any(|note| note.contains("behind 32 positions")), "{:?}", a.notes);
+        }
+        let beyond = read(&text.replace("layers = 3", "layers = 300"), None).unwrap();
+        let why = run::run(&beyond, &Registry::builtin(), &Options::default()).unwrap_err().to_string();
+        assert!(why.contains("layers") && why.contains("300"), "{why}");
         let toml = std::fs::read_to_string(shapes.dir.join("experiment.resolved.toml")).unwrap();
         let again = config::parse(&toml, "r.toml", &shapes.dir, &Registry::builtin(), &Overrides::default()).unwrap();
         assert!(matches!(again.backend, Backend::Synthetic(s) if s.layers == Some(3) && s.expert_overlap == 0.25));

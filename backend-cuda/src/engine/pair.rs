@@ -57,7 +57,15 @@ pub struct CudaPair {
     target: Arc<Target>,
     drafter: Drafter,
     options: PairOptions,
-    stand_in: Option<(Arc<Recorded>, RoutingModel)>,
+    stand_in: Option<StandIn>,
+}
+
+/// What stands in for words, routers and prompts.
+#[derive(Debug, Clone)]
+pub(super) struct StandIn {
+    pub recorded: Arc<Recorded>,
+    pub routing: RoutingModel,
+    pub filled: bool,
 }
 
 /// Models of synthetic weights, and what stands in for their words.
@@ -71,6 +79,8 @@ pub struct SyntheticPair {
     pub recorded: Arc<Recorded>,
     /// Routing.
     pub routing: RoutingModel,
+    /// Whether caches are filled with numbers once, and no prompt is computed.
+    pub filled: bool,
 }
 
 impl CudaPair {
@@ -133,7 +143,7 @@ impl CudaPair {
             target,
             drafter: Drafter::Dflash(Arc::new(drafter)),
             options: PairOptions { dtype, context: what.target.positions as u32 },
-            stand_in: Some((what.recorded.clone(), what.routing)),
+            stand_in: Some(StandIn { recorded: what.recorded.clone(), routing: what.routing, filled: what.filled }),
         })
     }
 
@@ -195,8 +205,8 @@ impl CudaPair {
             },
         };
         let mut engine = CudaEngine::new(&self.gpu, self.target.clone(), draft, settings)?;
-        if let Some((recorded, routing)) = &self.stand_in {
-            engine.stand_in(recorded.clone(), *routing)?;
+        if let Some(stand_in) = &self.stand_in {
+            engine.stand_in(stand_in)?;
         }
         Ok(engine)
     }

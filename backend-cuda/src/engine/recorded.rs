@@ -19,11 +19,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// For models of `vocab` tokens.
+    /// For models of `vocab` tokens. With `prompt`, every prompt has that length and not the recorded one.
     ///
     /// # Errors
     /// [`CudaError::Model`]: a conditional drafter's trace, or ids that the vocabulary has no room for.
-    pub fn new(trace: Trace, vocab: u32) -> Result<Self> {
+    pub fn new(mut trace: Trace, vocab: u32, prompt: Option<u32>) -> Result<Self> {
         let refuse = |why: String| Err(CudaError::Model(why));
         if trace.meta.conditional {
             return refuse("the trace is of a conditional drafter: synthetic weights take a block drafter's".into());
@@ -33,6 +33,9 @@ impl Recorded {
         let tokens = trace.requests.iter().flat_map(|r| &r.tokens).copied().max().unwrap_or(0);
         if highest.max(tokens) >= vocab.saturating_sub(2) {
             return refuse(format!("the trace has token {}; the synthetic model has {vocab}", highest.max(tokens)));
+        }
+        if let Some(prompt) = prompt {
+            trace.requests.iter_mut().for_each(|r| r.prompt_tokens = prompt);
         }
         let index = trace.requests.iter().enumerate().map(|(i, r)| (r.id, i)).collect();
         Ok(Self { trace, index, unlisted: vocab - 2, end: vocab - 1 })
@@ -44,7 +47,7 @@ impl Recorded {
         &self.trace
     }
 
-    /// The requests of the trace: prompts of the recorded lengths, of tokens that mean nothing.
+    /// The requests of the trace, with prompts of tokens that mean nothing.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         let token =

@@ -3,8 +3,7 @@
 use super::draft::{CudaDrafter, CudaDrafts, Kind};
 use super::features::{CudaFeatures, Taps};
 use super::fused::Fused;
-use super::recorded::Recorded;
-use super::routing::RoutingModel;
+use super::pair::StandIn;
 use super::settings::CudaSettings;
 use super::verifier::CudaVerifier;
 use crate::device::{Arch, Gpu};
@@ -12,6 +11,7 @@ use crate::error::Result;
 use crate::model::Target;
 use std::cell::RefCell;
 use std::sync::Arc;
+use treeline_core::law::{Scratch, first_token};
 use treeline_core::{
     Admit, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round, RoundLog,
 };
@@ -21,6 +21,8 @@ use treeline_core::{
 pub struct CudaEngine {
     info: EngineInfo,
     chunk: usize,
+    /// Whether prompts are not computed, since the caches hold numbers without meaning.
+    filled: bool,
     pub(super) verifier: CudaVerifier,
     pub(super) drafter: CudaDrafter,
     pub(super) features: CudaFeatures,
@@ -73,6 +75,7 @@ impl CudaEngine {
                 draws: draft.depth > 0,
             },
             chunk: settings.chunk as usize,
+            filled: false,
             verifier: CudaVerifier::new(gpu, target, &settings, &draft.taps, (stride, path))?,
             drafter: CudaDrafter { kind: draft.kind, seed: 0 },
             features: CudaFeatures { tokens, taps },
@@ -82,11 +85,19 @@ impl CudaEngine {
     }
 
     /// Drafts from a trace and routing from a model, before anything is captured.
-    pub(super) fn stand_in(&mut self, recorded: Arc<Recorded>, routing: RoutingModel) -> Result<()> {
+    pub(super) fn stand_in(&mut self, what: &StandIn) -> Result<()> {
+        let gpu = self.verifier.gpu.clone();
         if let Kind::Block(drafter) = &mut self.drafter.kind {
-            drafter.follow(recorded)?;
+            drafter.follow(what.recorded.clone())?;
+            if what.filled {
+                drafter.cache().fill(&gpu, what.routing.seed ^ 1)?;
+            }
         }
-        self.verifier.route(routing)
+        if what.filled {
+            self.verifier.cache().fill(&gpu, what.routing.seed)?;
+            self.filled = true;
+        }
+        self.verifier.route(what.routing)
     }
 
     /// Slots that no request holds; all of them after a run.
@@ -170,6 +181,12 @@ impl Engine for CudaEngine {
             }
         };
         self.drafter.seed = law.seed();
+        if self.filled {
+            let root = first_token(law, request, &[], &mut Scratch::default())?;
+            let done = request.prompt.len();
+            self.taken[at] = Some(Taken { request: request.id, done, running: true });
+            return Ok(Admit::Done { root, start: done as u32 });
+        }
         let end = (done + self.chunk).min(request.prompt.len());
         let last = end == request.prompt.len();
         self.taken[at] = Some(Taken { request: request.id, done: end, running: last });

@@ -40,10 +40,13 @@ pub(crate) fn fits(doc: &Doc<'_>, live: &Live, policies: &[PolicySpec]) -> Resul
         let message = format!("backend `cuda` keeps at most {MOST_WIDTH} ranks per row");
         return Err(doc.error(doc.value("drafter.width"), message, None));
     }
-    if doc.has("cuda.expert_overlap") {
-        let message = "`expert_overlap` is not read here";
-        let hint = "only synthetic weights route by it: these models have routers".to_owned();
-        return Err(doc.error(doc.key("cuda.expert_overlap"), message, Some(hint)));
+    let of_synthetic = [
+        ("cuda.expert_overlap", "only synthetic weights route by it: these models have routers"),
+        ("cuda.prompt", "only synthetic weights have prompts of a chosen length"),
+    ];
+    if let Some((path, why)) = of_synthetic.into_iter().find(|(path, _)| doc.has(path)) {
+        let name = path.rsplit('.').next().unwrap_or(path);
+        return Err(doc.error(doc.key(path), format!("`{name}` is not read here"), Some(why.to_owned())));
     }
     budgets_fit(doc, policies)
 }

@@ -187,6 +187,9 @@ pub(crate) struct Cuda {
     /// With synthetic weights and routed experts: share of a row's experts that are those of the row before; the others are
     /// independent.
     pub expert_overlap: Option<Real<Share>>,
+    /// With synthetic weights: positions before every response, which are filled with numbers and not computed; unless given,
+    /// prompts have the lengths that the trace tells and are computed.
+    pub prompt: Option<Positions>,
     /// Whether the kernels run on the host, thread by thread, for tests without a GPU; false unless given.
     pub emulated: Option<bool>,
 }

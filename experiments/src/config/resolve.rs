@@ -32,6 +32,9 @@ pub fn resolved_toml(e: &Experiment, at: &Path) -> String {
             synthetic(&mut out, e, s);
             gpu(&mut out, &s.cuda);
             pair(&mut out, "expert_overlap", &float(s.expert_overlap));
+            if let Some(prompt) = s.prompt {
+                pair(&mut out, "prompt", &prompt.to_string());
+            }
         }
         Backend::Sim(replay) => {
             section(&mut out, "[backend]");
@@ -125,7 +128,9 @@ fn synthetic(out: &mut String, e: &Experiment, s: &Synthetic) {
     section(out, "[backend]");
     pair(out, "kind", &quote("cuda"));
     pair(out, "context", &s.context.to_string());
-    pair(out, "prefill_chunk", &s.prefill_chunk.to_string());
+    if s.prompt.is_none() {
+        pair(out, "prefill_chunk", &s.prefill_chunk.to_string());
+    }
     pair(out, "trace", &quote(&s.trace.written));
     section(out, "[workload]");
     pair(out, "concurrency", &list(&e.concurrency));

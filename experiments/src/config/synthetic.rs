@@ -69,6 +69,14 @@ pub(crate) fn synthetic(
         let message = format!("there is no rank {rank} of {ranks}");
         return Err(doc.error(doc.value("target.checkpoint.rank"), message, None));
     }
+    let prompt = file.cuda.as_ref().and_then(|c| c.prompt.as_ref()).map(|p| p.u32());
+    if prompt.is_some_and(|p| p >= context.u32()) {
+        let message = format!("a context of {} has no room behind this", context.u32());
+        return Err(doc.error(doc.value("cuda.prompt"), message, None));
+    }
+    if prompt.is_some() && file.backend.prefill_chunk.is_some() {
+        return unread("backend.prefill_chunk", "with `prompt` in [cuda] no prompt is computed");
+    }
     cuda::budgets_fit(doc, policies)?;
     Ok(Synthetic {
         target: Location::new(&t.synthetic.0, folder),
@@ -80,6 +88,7 @@ pub(crate) fn synthetic(
         context: context.u32(),
         prefill_chunk: file.backend.prefill_chunk.map_or(cuda::PREFILL_CHUNK, |c| c.u32().min(cuda::PREFILL_CHUNK)),
         trace: Location::new(&trace.0, folder),
+        prompt,
         expert_overlap: overlap.ok_or_else(|| missing("cuda", "`expert_overlap`", hint))?,
         cuda: how,
     })

@@ -103,6 +103,8 @@ pub struct Synthetic {
     pub prefill_chunk: u32,
     /// Drafts and truth.
     pub trace: Location,
+    /// Positions before every response, filled and not computed; `None` = the trace's prompts, computed.
+    pub prompt: Option<u32>,
     /// Share of a row's experts that are those of the row before.
     pub expert_overlap: f64,
     /// How the GPU computes.

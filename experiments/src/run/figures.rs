@@ -64,7 +64,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         context: facts.context,
         temperature: spec.temperature,
         workload: facts.workload.clone(),
-        ranks: 1,
+        ranks: facts.ranks,
         graphs: None,
         requests: finished(m.responses).count() as u32,
         rounds: tally.steps(),

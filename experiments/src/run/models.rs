@@ -131,6 +131,7 @@ impl Served {
             acceptance: "measured".to_owned(),
             workload: format!("{} ({} tokens each)", prompts.name, w.max_new),
             context: live.context,
+            ranks: 1,
             width: live.drafter.width(),
             depth: live.drafter.depth().map_or(backing.depth, |d| d.min(backing.depth)),
             temperatures: live.sampling.temperature.clone(),

@@ -43,6 +43,7 @@ impl SimSource {
             acceptance: format!("replay of {name}, plain decoding with a {kind}, exact"),
             workload: name.to_owned(),
             context: m.context,
+            ranks: 1,
             width: m.width,
             depth: m.depth,
             temperatures: vec![decimal(m.temperature)],

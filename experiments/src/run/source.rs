@@ -61,6 +61,8 @@ pub(super) struct Facts {
     pub workload: String,
     /// Positions per request.
     pub context: u32,
+    /// Tensor-parallel ranks of the deployment.
+    pub ranks: u32,
     /// Ranks per row that policies may ask for.
     pub width: u32,
     /// Levels that they may ask for.

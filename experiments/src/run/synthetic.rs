@@ -3,6 +3,7 @@
 use super::cuda::in_our_words;
 use super::plan::sha256;
 use super::source::{Facts, Source, decimal};
+use super::warnings::RunWarning;
 use crate::config::{Experiment, Location, Synthetic};
 use crate::trace;
 use anyhow::Context as _;
@@ -10,6 +11,7 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 use treeline_checkpoint::{DflashConfig, TargetConfig};
+use treeline_core::trace::TraceRequest;
 use treeline_core::{Engine as _, Law, Request};
 use treeline_cuda::device::Gpu;
 use treeline_cuda::engine::{
@@ -45,13 +47,14 @@ impl SyntheticSource {
         anyhow::ensure!(!recording.requests.is_empty(), "{}: holds no request", path.display());
         let digest = sha256(&std::fs::read(path).with_context(|| path.display().to_string())?);
         let (config, drafter) = configs(what)?;
-        let recorded = Recorded::new(recording, config.vocab as u32).with_context(|| path.display().to_string())?;
-        let recorded = Arc::new(recorded);
+        let recorded = Recorded::new(recording, config.vocab as u32, what.prompt);
+        let recorded = Arc::new(recorded.with_context(|| path.display().to_string())?);
         let layers = what.layers.map_or(config.layers.len(), |n| n as usize);
         let shard = Shard { rank: what.rank as usize, ranks: what.ranks as usize };
         let target = Shapes { config, layers, shard, positions: what.context as usize, seed: experiment.seed };
         let routing = RoutingModel { repeat: what.expert_overlap, seed: experiment.seed };
-        let pair = SyntheticPair { target, drafter, recorded: recorded.clone(), routing };
+        let filled = what.prompt.is_some();
+        let pair = SyntheticPair { target, drafter, recorded: recorded.clone(), routing, filled };
         let pair = CudaPair::synthetic(&gpu, &pair).map_err(in_our_words)?;
         let budgets = experiment.policies.iter().flat_map(|p| p.budgets.iter().copied());
         let nodes = budgets.max().unwrap_or(0).min(MOST_NODES);
@@ -109,9 +112,19 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
         ),
         format!("routing is forced: a share of {} of a row's experts repeats the row before", what.expert_overlap),
     ];
+    notes.push(match what.prompt {
+        Some(prompt) => {
+            format!("responses begin behind {prompt} positions that were filled with numbers, not computed")
+        }
+        None => "prompts have the lengths that the trace tells, and were computed".to_owned(),
+    });
     if what.cuda.emulated {
         notes.push("the kernels ran on the host: no time is given".to_owned());
     }
+    let needed = |r: &TraceRequest| u64::from(r.prompt_tokens) + u64::from(r.emitted);
+    let requests = &recorded.trace().requests;
+    let short = requests.iter().filter(|r| needed(r) > u64::from(what.context) + 1).count();
+    let warning = RunWarning::ContextShort { prompts: short, context: what.context };
     Facts {
         backend: "cuda",
         hardware: Some(info.name.clone()),
@@ -120,6 +133,7 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
         acceptance: format!("replay of {trace}, plain decoding with a block drafter, forced"),
         workload: trace.clone(),
         context: what.context,
+        ranks: what.ranks,
         width: what.width,
         depth: depth.min(meta.depth),
         temperatures: vec![decimal(meta.temperature)],
@@ -138,6 +152,7 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
             "context": what.context,
             "width": what.width,
             "prefill_chunk": what.prefill_chunk,
+            "prompt": what.prompt,
             "expert_overlap": what.expert_overlap,
             "graphs": what.cuda.graphs,
             "emulated": what.cuda.emulated,
@@ -149,7 +164,7 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
             "trace": { "file": trace, "sha256": digest, "meta": meta },
         }),
         notes,
-        warnings: Vec::new(),
+        warnings: if short > 0 { vec![warning] } else { Vec::new() },
     }
 }
 

@@ -93,6 +93,11 @@ impl Block {
         Ok(())
     }
 
+    /// The context cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
     /// Words of the lattice of `seqs` (padded) sequences.
     fn words(&self, seqs: u32) -> usize {
         (seqs * self.levels) as usize * (2 * self.width as usize + 2)

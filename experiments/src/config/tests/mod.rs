@@ -3,6 +3,7 @@
 mod random;
 mod refused;
 mod round_trip;
+mod synthetic;
 
 use super::*;
 
@@ -213,7 +214,7 @@ fn the_schema_knows_every_section() {
         "name seed record bootstrap baseline folder target drafter backend cuda workload sampling cost policy"
     );
     assert_eq!(keys(&p["backend"]), "kind context prefill_chunk trace");
-    assert_eq!(keys(&p["cuda"]), "gpu dtype graphs emulated");
+    assert_eq!(keys(&p["cuda"]), "gpu dtype graphs expert_overlap prompt emulated");
     assert_eq!(p["bootstrap"]["maximum"], 100_000);
     let policies = p["policy"]["items"]["oneOf"].as_array().unwrap();
     assert_eq!(policies.len(), Registry::builtin().kinds().count());
@@ -238,5 +239,5 @@ fn the_committed_experiments_are_valid() {
         }
     }
     names.sort();
-    assert_eq!(names, ["mini-pair.toml", "quickstart.toml"]);
+    assert_eq!(names, ["kimi-rank.toml", "mini-pair.toml", "quickstart.toml"]);
 }

@@ -8,7 +8,7 @@ use treeline_policies::Registry;
 /// Replaces `from` (which must be there) by `to`, and expects an error whose first line is `message`, whose caret marks
 /// exactly `marked`, and whose help contains `help` (empty: no help is expected).
 #[track_caller]
-fn check(base: &str, from: &str, to: &str, message: &str, marked: &str, help: &str) {
+pub(super) fn check(base: &str, from: &str, to: &str, message: &str, marked: &str, help: &str) {
     assert!(base.contains(from), "the base file has no {from:?}");
     let text = base.replacen(from, to, 1);
     let shown = match read(&text) {

@@ -11,7 +11,8 @@ fn again(e: &Experiment, at: &str) -> Experiment {
 
 #[test]
 fn resolved_files_read_back_as_the_same_experiment() {
-    let mut texts = vec![CPU.to_owned(), SIM.to_owned()];
+    let mut texts = vec![CPU.to_owned(), SIM.to_owned(), synthetic::SHAPES.to_owned()];
+    texts.push(synthetic::SHAPES.replace("layers = 61, ", "").replace("prompt = 8192\n", ""));
     let drafter = "kind = \"dflash\"\ncheckpoint = \"models/dflash\"\nwidth = 64\n";
     for keys in [
         "kind = \"ngram\"\nwidth = 8\ndepth = 5\norder = 4\n",

@@ -91,6 +91,7 @@ impl Mock {
             acceptance: "measured".into(),
             workload: "scripted 10".into(),
             context: script.context,
+            ranks: 1,
             width: script.width,
             depth: script.depth,
             temperatures: vec![0.7, 0.0],
