@@ -22,6 +22,11 @@ impl Ptr {
     }
 }
 
+/// What `len` elements take, at least one byte; a size beyond all numbers is one that no memory has.
+fn bytes<T>(len: usize) -> usize {
+    len.saturating_mul(size_of::<T>()).max(1)
+}
+
 /// Device memory for `len` elements, freed when dropped.
 #[derive(Debug)]
 pub struct Buffer<T> {
@@ -33,7 +38,7 @@ pub struct Buffer<T> {
 
 impl<T: Pod> Buffer<T> {
     pub(super) fn new(backend: Arc<dyn Backend>, what: &str, len: usize) -> Result<Self> {
-        let at = backend.alloc(what, (len * size_of::<T>()).max(1))?;
+        let at = backend.alloc(what, bytes::<T>(len))?;
         Ok(Self { at, len, backend, kind: PhantomData })
     }
 
@@ -87,7 +92,7 @@ unsafe impl<T: Send> Send for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
     pub(super) fn new(backend: Arc<dyn Backend>, len: usize) -> Result<Self> {
-        let at = backend.alloc_pinned((len * size_of::<T>()).max(1))?.cast();
+        let at = backend.alloc_pinned(bytes::<T>(len))?.cast();
         Ok(Self { at, len, backend })
     }
 

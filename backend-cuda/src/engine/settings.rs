@@ -57,6 +57,11 @@ impl CudaSettings {
         if self.width == 0 || self.width > MOST_WIDTH {
             return refuse("width", format!("is {}; it must be from 1 to {MOST_WIDTH}", self.width));
         }
+        // Rows of a cache are numbered in 32 bits; a drafter's block may lie behind the context.
+        if u64::from(self.slots) * (u64::from(self.context) + MOST_ROWS as u64) >= u64::from(u32::MAX) {
+            let problem = format!("is {}; a cache has no room for {} slots of that", self.context, self.slots);
+            return refuse("context", problem);
+        }
         // A pass numbers its rows in 16 bits of a graph's number.
         let least = self.slots.max(self.nodes + 1);
         if self.rows < least || self.rows > u32::from(u16::MAX) {
@@ -87,6 +92,10 @@ mod tests {
         says(CudaSettings { chunk: 0, ..good }, "chunk");
         says(CudaSettings { context: 101, ..good }, "context");
         says(CudaSettings { context: 1, ..good }, "context");
+        let long = CudaSettings { slots: 4096, context: 1 << 20, rows: 4096, ..good };
+        let message = long.check(1 << 20).unwrap_err().to_string();
+        assert!(message.starts_with("`context` is 1048576; ") && message.contains("4096 slots"), "{message}");
+        assert!(CudaSettings { slots: 4095, context: (1 << 20) - 512, ..long }.check(1 << 20).is_ok());
         says(CudaSettings { nodes: 257, rows: 1000, ..good }, "nodes");
         says(CudaSettings { width: 0, ..good }, "width");
         says(CudaSettings { rows: 16, ..good }, "rows");

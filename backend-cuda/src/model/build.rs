@@ -15,6 +15,7 @@ use crate::ops::embed::Embed;
 use crate::ops::gqa_prep::GqaPrep;
 use crate::ops::norm::Norm;
 use crate::ops::rope::RopeTable;
+use crate::ops::rows::MOST_ROWS;
 use std::path::Path;
 use std::sync::Arc;
 use treeline_checkpoint::{DflashConfig, TargetConfig, Weights};
@@ -128,7 +129,15 @@ fn build_dflash<'w>(
     if (options.dtype, options.shard) != (target.dtype, target.shard) {
         return Err(CudaError::Model("a drafter shares type and ranks with its target, whose head it uses".into()));
     }
-    positions(options.positions, config.max_positions)?;
+    if config.block > MOST_ROWS {
+        let block = config.block;
+        let problem =
+            format!("the drafter's `block_size` is {block}: a pass has at most {MOST_ROWS} rows of a sequence");
+        return Err(CudaError::Model(problem));
+    }
+    // A block may lie behind the last position of the longest context.
+    let behind = config.block.min(options.positions.saturating_sub(1));
+    positions(options.positions - behind, config.max_positions)?;
     let (dtype, hidden, eps) = (options.dtype, config.hidden, config.rms_eps as f32);
     let attention = &config.attention;
     let rope = RopeTable::new(gpu, &config.rope, options.positions)?;

@@ -144,7 +144,8 @@ impl RowPlan {
     /// Adds the rows of one sequence whose cache begins at row `kv` and holds `start` tokens; `tokens` has one a row.
     ///
     /// # Errors
-    /// [`CudaError::Setting`] when the plan is too small, or the rows of one sequence are more than [`MOST_ROWS`].
+    /// [`CudaError::Setting`] when the plan is too small, the rows of one sequence are more than [`MOST_ROWS`], a tree has not
+    /// one parent a row, or a cache row has no number.
     pub fn add(&mut self, kv: u32, start: u32, tokens: &[u32], sight: Sight<'_>) -> Result<()> {
         let (n, first, s) = (tokens.len(), self.filled, self.sequences);
         if n > MOST_ROWS || first + n > self.rows || s >= self.seqs {
@@ -152,6 +153,17 @@ impl RowPlan {
                 "gives {n} more rows in sequence {s}: a pass holds {} rows of {} sequences, {MOST_ROWS} rows of each",
                 self.rows, self.seqs
             );
+            return Err(CudaError::Setting { key: "rows", problem });
+        }
+        if let Sight::Tree(parents) = sight
+            && parents.len() != n
+        {
+            let problem = format!("of a tree are {n}, but parents of {} are given", parents.len());
+            return Err(CudaError::Setting { key: "rows", problem });
+        }
+        // A tree is at most as deep as it has rows, so positions end below as well.
+        if [kv, start, n as u32].iter().map(|x| u64::from(*x)).sum::<u64>() > u64::from(u32::MAX) {
+            let problem = format!("behind {start} tokens in cache row {kv} have no number in 32 bits");
             return Err(CudaError::Setting { key: "rows", problem });
         }
         let r = self.rows;
