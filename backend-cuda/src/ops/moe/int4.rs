@@ -23,8 +23,8 @@ const HEADS: usize = 512;
 /// Widest experts: a warp keeps the inputs of down in registers.
 const MOST_INNER: usize = 768;
 
-/// Outputs of a block of the last kernel: 128 threads with four each.
-const SUM_COLUMNS: usize = 512;
+/// Threads of a block of the last kernel, two outputs each.
+const SUM_THREADS: usize = 128;
 
 /// Shared memory that a block may use on every architecture served.
 const SHARED: usize = 232_448;
@@ -188,8 +188,8 @@ impl Int4 {
         let shared = tuning.down_shared(&self.shape);
         self.launch(gpu, &self.down, [self.blocks, 1], tuning.down_warps, shared, &down)?;
         let sum = SumArgs { parts: self.parts.ptr(), ids: args.ids, weights: args.weights, out: args.out };
-        let grid = [bucket.rows, self.shape.hidden.div_ceil(SUM_COLUMNS) as u32];
-        self.launch(gpu, &self.sum, grid, SUM_COLUMNS / 128, 0, &sum)
+        let grid = [bucket.rows, self.shape.hidden.div_ceil(2 * SUM_THREADS) as u32];
+        self.launch(gpu, &self.sum, grid, SUM_THREADS / 32, 0, &sum)
     }
 
     fn launch<A: KernelArgs>(
