@@ -34,6 +34,8 @@ impl<K: Copy + Eq + Hash + Debug> Graphs<K> {
     /// twice in a row is the same as once. Returns whether a graph ran.
     pub fn run(&mut self, gpu: &Gpu, key: K, work: impl Fn() -> Result<()>) -> Result<bool> {
         if self.on && !self.captured.contains_key(&key) {
+            // What was queued before belongs to the round.
+            gpu.sync()?;
             let begin = Instant::now();
             work()?;
             gpu.sync()?;
