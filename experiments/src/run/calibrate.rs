@@ -30,6 +30,9 @@ pub fn calibrate(experiment: &Experiment, quiet: bool) -> anyhow::Result<CostCur
     let Some(live) = experiment.backend.live() else {
         anyhow::bail!("this experiment replays a trace: a replay has no clock");
     };
+    if matches!(&experiment.backend, Backend::Cuda(_, cuda) if cuda.emulated) {
+        anyhow::bail!("kernels on the processor say nothing of a GPU's time: drop `emulated`, on a machine with a GPU");
+    }
     let temperature = live.sampling.temperature.first().copied().context("the experiment has no temperature")?;
     let points = match &experiment.backend {
         Backend::Cuda(live, cuda) => {
@@ -103,7 +106,39 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{calibrate, median};
+    use crate::config::{self, Overrides};
+    use std::path::Path;
+    use treeline_policies::Registry;
+
+    /// At once, before anything is loaded.
+    #[test]
+    fn the_emulator_is_not_calibrated() {
+        let text = r#"
+            name = "x"
+            seed = 1
+            record = "summary"
+            target = { checkpoint = "kimi_k2" }
+            drafter = { kind = "dflash", checkpoint = "dflash_kimi", width = 4 }
+            backend = { kind = "cuda", context = 64 }
+            cuda = { dtype = "f32", emulated = true }
+            sampling = { law = "greedy", temperature = [0] }
+            [workload]
+            max_new = 8
+            ignore_eos = true
+            chat = "off"
+            concurrency = [1]
+            prompts = [{ file = "kimi_k2/config.json" }]
+            [[policy]]
+            kind = "chain"
+            budget = [4]
+        "#;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-cpu/tests/fixtures");
+        let registry = Registry::builtin();
+        let experiment = config::parse(text, "x.toml", &folder, &registry, &Overrides::default()).unwrap();
+        let says = calibrate(&experiment, true).unwrap_err().to_string();
+        assert!(says.contains("`emulated`"), "{says}");
+    }
 
     #[test]
     fn medians() {
