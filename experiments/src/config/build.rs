@@ -86,7 +86,7 @@ pub(crate) fn experiment(
             }
             BackendKind::Cuda => {
                 let live = live(doc, &file, &folder, "cuda", cuda::PREFILL_CHUNK)?;
-                cuda::fits(doc, &live, &policies)?;
+                cuda::fits(doc, &file, &live, &policies)?;
                 Backend::Cuda(live, cuda::cuda(doc, &file)?)
             }
         })

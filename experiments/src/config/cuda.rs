@@ -26,8 +26,11 @@ pub(crate) fn cuda(doc: &Doc<'_>, file: &File) -> Result<Cuda, ConfigError> {
 /// Prompt tokens per forward unless the file says otherwise.
 pub(crate) const PREFILL_CHUNK: u32 = MOST_CHUNK;
 
+/// Most rows of one pass of the engine.
+const MOST_ROWS: u64 = u16::MAX as u64;
+
 /// Refuses what the engine has no form of.
-pub(crate) fn fits(doc: &Doc<'_>, live: &Live, policies: &[PolicySpec]) -> Result<(), ConfigError> {
+pub(crate) fn fits(doc: &Doc<'_>, file: &File, live: &Live, policies: &[PolicySpec]) -> Result<(), ConfigError> {
     if matches!(live.drafter, Drafter::Ngram { .. }) {
         let hint = "use `dflash` or `autoregressive`, or backend `cpu`".to_owned();
         return Err(doc.error(doc.value("drafter.kind"), "backend `cuda` has no n-gram drafter", Some(hint)));
@@ -48,15 +51,21 @@ pub(crate) fn fits(doc: &Doc<'_>, live: &Live, policies: &[PolicySpec]) -> Resul
         let name = path.rsplit('.').next().unwrap_or(path);
         return Err(doc.error(doc.key(path), format!("`{name}` is not read here"), Some(why.to_owned())));
     }
-    budgets_fit(doc, policies)
+    budgets_fit(doc, file, policies)
 }
 
 /// Refuses trees that are too large.
-pub(crate) fn budgets_fit(doc: &Doc<'_>, policies: &[PolicySpec]) -> Result<(), ConfigError> {
+pub(crate) fn budgets_fit(doc: &Doc<'_>, file: &File, policies: &[PolicySpec]) -> Result<(), ConfigError> {
+    let concurrency = file.workload.concurrency.0.iter().map(|c| c.u32()).max().unwrap_or(1);
     for (i, policy) in policies.iter().enumerate() {
         if let Some(j) = policy.budgets.iter().position(|b| *b > MOST_NODES) {
             let message = format!("backend `cuda` verifies at most {MOST_NODES} nodes per request");
             return Err(doc.error(doc.value(&format!("policy.{i}.budget.{j}")), message, None));
+        }
+        if let Some(j) = policy.budgets.iter().position(|b| u64::from(b + 1) * u64::from(concurrency) > MOST_ROWS) {
+            let message = format!("{concurrency} such trees have more rows than one pass of backend `cuda`");
+            let hint = format!("concurrency times (budget + 1) may be {MOST_ROWS}");
+            return Err(doc.error(doc.value(&format!("policy.{i}.budget.{j}")), message, Some(hint)));
         }
     }
     Ok(())

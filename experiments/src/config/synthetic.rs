@@ -77,7 +77,7 @@ pub(crate) fn synthetic(
     if prompt.is_some() && file.backend.prefill_chunk.is_some() {
         return unread("backend.prefill_chunk", "with `prompt` in [cuda] no prompt is computed");
     }
-    cuda::budgets_fit(doc, policies)?;
+    cuda::budgets_fit(doc, file, policies)?;
     Ok(Synthetic {
         target: Location::new(&t.synthetic.0, folder),
         layers: t.layers.map(|l| l.u32()),

@@ -222,6 +222,9 @@ fn backend_cuda_refuses_what_it_cannot_run() {
         "257",
         "",
     );
+    let crowd = cuda.replace("[1, 4]", "[256]");
+    let rows = "256 such trees have more rows than one pass of backend `cuda`";
+    check(&crowd, "budget = [7]", "budget = [7, 255]", rows, "255", "may be 65535");
     let chunk = "backend `cuda` takes at most 256 prompt tokens per forward";
     check(&cuda, "context = 512", "context = 512\nprefill_chunk = 257", chunk, "257", "");
     check(&cuda, "width = 64", "width = 1025", "backend `cuda` keeps at most 1024 ranks per row", "1025", "");
