@@ -205,7 +205,7 @@ impl Bench {
     fn bandwidth(&self) -> Result<f64> {
         let gpu = &self.gpu;
         let kernel = gpu.kernel("moe_read.cu", "moe_read", &[])?;
-        let bytes = (SHAPE.experts * self.experts.expert_bytes()) as u64 / (1 << 16) << 16;
+        let bytes = ((SHAPE.experts * self.experts.expert_bytes()) as u64) & !0xffff;
         let (begin, end) = (gpu.event()?, gpu.event()?);
         let mut best = Vec::new();
         for blocks in [2, 4] {
