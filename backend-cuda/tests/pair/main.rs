@@ -9,6 +9,7 @@ mod pairs;
 mod acceptance;
 mod forced;
 mod ranks;
+mod routes;
 mod rows;
 mod shrink;
 mod steady;

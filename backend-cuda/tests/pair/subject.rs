@@ -64,6 +64,11 @@ impl Subject {
         format!("{} on {}, {dtype:?}", self.either("mini pair", "fixture"), self.gpu.info().name)
     }
 
+    /// Folder of the target.
+    pub fn target_dir(&self) -> PathBuf {
+        self.either(models().join("mini-target"), fixture(KIMI.target))
+    }
+
     pub fn context(&self) -> u32 {
         self.context
     }
