@@ -59,8 +59,7 @@ fn main() -> Result<()> {
     let variants = [
         ("best", best),
         ("late", Tuning { early: false, ..best }),
-        ("slices", Tuning { up_pieces: 1, up_stages: best.up_stages / best.up_pieces, ..best }),
-        ("up6", Tuning { up_stages: 6, ..best }),
+        ("up3", Tuning { up_stages: 3, ..best }),
         ("down3", Tuning { down_stages: 3, ..best }),
         ("small", Tuning { down_tiles: 2, down_stages: 4, ..best }),
     ];

@@ -1,15 +1,14 @@
 // Experts with INT4 weights: silu(gate h) * up h.
 //
-// HIDDEN, INTER, TOP_K, WARPS, PIECES, STAGES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
+// HIDDEN, INTER, TOP_K, WARPS, STAGES. A unit of work is one tile of 8 gate and 8 up rows of one segment, over all columns: each warp
 // takes a slice of the columns, and the block adds the slices. The units of all segments are dealt out in equal runs, so a block
-// keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of pieces of slices in shared
-// memory, filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
+// keeps the inputs of its slice in registers until the expert changes. Each warp has its own ring of slices in shared memory,
+// filled by the copy engine across the borders of units: what is in flight depends neither on registers nor on barriers.
 #include "moe_int4.cuh"
 
 #define TILES (INTER / 8)
 #define CHUNKS (HIDDEN / 64 / WARPS) // of one warp's slice
 #define SLICE (CHUNKS * CHUNK)
-#define PIECE (SLICE / PIECES)
 #define TILE_BYTES (HIDDEN / 64 * CHUNK)
 #define EXPERT_BYTES ((u64)HIDDEN * INTER / 16 * 27)
 #define HEADS 512 // segments that a block looks up at once
@@ -25,7 +24,7 @@ struct UpArgs {
 };
 
 struct UpShared {
-    u8 ring[WARPS][STAGES][PIECE];
+    u8 ring[WARPS][STAGES][SLICE];
     float4 sums[2][WARPS][32];
     float4 offsets[WARPS][CHUNKS * 2][4]; // as accumulators begin, by group
     uint2 heads[HEADS]; // expert, picks
@@ -51,13 +50,13 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
     u64 units = (u64)segments * TILES;
     u32 unit = (u32)(units * blockIdx.x / gridDim.x), end = (u32)(units * (blockIdx.x + 1) / gridDim.x);
     u64 once = l2_evict_first();
-    auto fetch = [&](u32 of, u32 piece, u32 stage) {
+    auto fetch = [&](u32 of, u32 stage) {
         if (lane != 0 || of >= end) return;
-        u64 at = (u64)head(of / TILES).x * EXPERT_BYTES + (of % TILES) * TILE_BYTES + warp * SLICE + piece * PIECE;
-        mbar_arrive_expect(&s.full[warp][stage], PIECE);
-        bulk_copy_hint(s.ring[warp][stage], p.experts + at, PIECE, &s.full[warp][stage], once);
+        const u8 *from = p.experts + (u64)head(of / TILES).x * EXPERT_BYTES + (of % TILES) * TILE_BYTES + warp * SLICE;
+        mbar_arrive_expect(&s.full[warp][stage], SLICE);
+        bulk_copy_hint(s.ring[warp][stage], from, SLICE, &s.full[warp][stage], once);
     };
-    for (u32 i = 0; i < STAGES; i++) fetch(unit + i / PIECES, i % PIECES, i);
+    for (u32 i = 0; i < STAGES; i++) fetch(unit + i, i);
 
     Inputs x[CHUNKS * 2];
     u32 count = 0, stage = 0, phase = 0;
@@ -81,26 +80,24 @@ TL_KERNEL_RESIDENT(moe_int4_up, UpArgs, WARPS * 32, 1) {
             }
             __syncwarp();
         }
+        mbar_wait(&s.full[warp][stage], phase);
         float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        const u8 *slice = s.ring[warp][stage];
 #pragma unroll
-        for (int piece = 0; piece < PIECES; piece++) {
-            mbar_wait(&s.full[warp][stage], phase);
-#pragma unroll
-            for (int i = piece * (CHUNKS / PIECES); i < (piece + 1) * (CHUNKS / PIECES); i++) {
-                Weights w = read_chunk(s.ring[warp][stage] + (i - piece * (CHUNKS / PIECES)) * CHUNK, lane);
-                float4 from_a = s.offsets[warp][2 * i][t], from_b = s.offsets[warp][2 * i + 1][t];
-                float a[4] = {from_a.x, from_a.y, from_a.z, from_a.w}, b[4] = {from_b.x, from_b.y, from_b.z, from_b.w};
-                multiply_group(a, w.words.x, w.words.y, x[2 * i]);
-                multiply_group(b, w.words.z, w.words.w, x[2 * i + 1]);
-                add_scaled(sum, a, bf16_lo(w.scales.x), bf16_lo(w.scales.y));
-                add_scaled(sum, b, bf16_hi(w.scales.x), bf16_hi(w.scales.y));
-            }
-            __syncwarp();
-            fetch(unit + STAGES / PIECES, piece, stage);
-            if (++stage == STAGES) {
-                stage = 0;
-                phase ^= 1;
-            }
+        for (int i = 0; i < CHUNKS; i++) {
+            Weights w = read_chunk(slice + i * CHUNK, lane);
+            float4 from_a = s.offsets[warp][2 * i][t], from_b = s.offsets[warp][2 * i + 1][t];
+            float a[4] = {from_a.x, from_a.y, from_a.z, from_a.w}, b[4] = {from_b.x, from_b.y, from_b.z, from_b.w};
+            multiply_group(a, w.words.x, w.words.y, x[2 * i]);
+            multiply_group(b, w.words.z, w.words.w, x[2 * i + 1]);
+            add_scaled(sum, a, bf16_lo(w.scales.x), bf16_lo(w.scales.y));
+            add_scaled(sum, b, bf16_hi(w.scales.x), bf16_hi(w.scales.y));
+        }
+        __syncwarp();
+        fetch(unit + STAGES, stage);
+        if (++stage == STAGES) {
+            stage = 0;
+            phase ^= 1;
         }
         // Two sets of sums: the block may be one unit ahead of the warp that adds.
         s.sums[turn % 2][warp][lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);

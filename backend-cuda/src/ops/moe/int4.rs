@@ -34,9 +34,7 @@ const SHARED: usize = 232_448;
 pub struct Tuning {
     /// Warps of a gate/up block, each with a slice of the hidden columns.
     pub up_warps: usize,
-    /// Pieces that a slice is fetched in.
-    pub up_pieces: usize,
-    /// Pieces in flight of each warp, whole slices.
+    /// Slices in flight of each of them.
     pub up_stages: usize,
     /// Warps of a down block.
     pub down_warps: usize,
@@ -60,18 +58,17 @@ impl Tuning {
         let chunks = hidden / CHUNK_COLUMNS;
         let fits = |warps: &usize| chunks.is_multiple_of(*warps) && chunks / warps <= MOST_CHUNKS;
         let up_warps = [8, 4, 2, 1].into_iter().find(fits)?;
-        let up_pieces = if (chunks / up_warps).is_multiple_of(2) { 2 } else { 1 };
-        let up_stages = up_pieces * (130 * 1024 / (chunks * CHUNK)).clamp(2, 6);
+        let up_stages = (130 * 1024 / (chunks * CHUNK)).clamp(2, 6);
         // Some 9 KB in one piece.
         let down_tiles = [4, 2, 1].into_iter().find(|tiles| tiles * intermediate <= 1024).unwrap_or(1);
-        let tuning = Self { up_warps, up_pieces, up_stages, down_warps: 8, down_tiles, down_stages: 2, early: true };
+        let tuning = Self { up_warps, up_stages, down_warps: 8, down_tiles, down_stages: 2, early: true };
         (tuning.up_shared(shape).max(tuning.down_shared(shape)) <= SHARED).then_some(tuning)
     }
 
     fn up_shared(&self, shape: &ExpertShape) -> usize {
-        let piece = shape.hidden / CHUNK_COLUMNS / self.up_warps / self.up_pieces * CHUNK;
+        let slice = shape.hidden / CHUNK_COLUMNS / self.up_warps * CHUNK;
         let offsets = shape.hidden / CHUNK_COLUMNS * 128;
-        self.up_warps * (self.up_stages * (piece + 8) + 2 * 512) + offsets + HEADS * 8
+        self.up_warps * (self.up_stages * (slice + 8) + 2 * 512) + offsets + HEADS * 8
     }
 
     /// Bytes of weights of one unit of a down warp.
@@ -141,11 +138,7 @@ impl Int4 {
     pub fn new(gpu: &Gpu, shape: ExpertShape, tuning: Tuning, max_rows: usize) -> Result<Self> {
         let sizes: [Define; 3] =
             [("HIDDEN", shape.hidden as i64), ("INTER", shape.intermediate as i64), ("TOP_K", shape.top_k as i64)];
-        let up = [
-            ("WARPS", tuning.up_warps as i64),
-            ("PIECES", tuning.up_pieces as i64),
-            ("STAGES", tuning.up_stages as i64),
-        ];
+        let up = [("WARPS", tuning.up_warps as i64), ("STAGES", tuning.up_stages as i64)];
         let down = [
             ("WARPS", tuning.down_warps as i64),
             ("TILES", tuning.down_tiles as i64),
