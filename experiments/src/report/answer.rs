@@ -4,7 +4,7 @@ use super::domains::LOOPS;
 use super::fmt::{self, finite, fixed, interval, plural, temperature};
 use super::model::{Entry, Group, Line, groups};
 use super::stats;
-use crate::results::{CellDetail, Summary};
+use crate::results::{Cell, CellDetail, Summary};
 
 /// Budgets named in the sentence; more would bury the answer.
 const NAMED: usize = 4;
@@ -123,6 +123,15 @@ fn rival<'g, 'a>(group: &'g Group<'a>, main: &Line<'a>, best: Entry<'a>) -> Opti
     top
 }
 
+/// The fastest cell at the headline's temperature and concurrency, where it is another one: the most tokens a step are not
+/// always the most tokens a second.
+fn fastest_beside<'a>(summary: &'a Summary, cell: &Cell) -> Option<(&'a Cell, f64)> {
+    let same = |c: &&Cell| c.temperature == cell.temperature && c.concurrency == cell.concurrency && c.budget > 0;
+    let speeds = summary.cells.iter().filter(same).filter_map(|c| Some((c, finite(c.speedup)?)));
+    let (fastest, speed) = speeds.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (speed > finite(cell.speedup)? + 0.005).then_some((fastest, speed))
+}
+
 /// How far the figures carry: replays and synthetic sources are named, and a CPU's clock is no GPU's.
 fn closing(summary: &Summary, best: Entry<'_>) -> String {
     let cell = best.cell;
@@ -133,6 +142,9 @@ fn closing(summary: &Summary, best: Entry<'_>) -> String {
             .map_or_else(String::new, |t| format!(", and without them {} commit {}", best.size(), fixed(t.mid, 2)));
         text.push_str(&format!("; {} of the responses end in a loop{without}", fmt::percent(share)));
     }
+    if cell.notes.iter().any(|n| n.starts_with("synthetic weights")) {
+        text.push_str("; weights are synthetic");
+    }
     if cell.source.tau != "measured" {
         text.push_str(&format!("; τ is {}, not measured", cell.source.tau));
     }
@@ -141,6 +153,10 @@ fn closing(summary: &Summary, best: Entry<'_>) -> String {
     } else if let Some(speedup) = finite(cell.speedup) {
         let size = best.size();
         text.push_str(&format!("; {size} run at {} times the speed of plain decoding", fixed(speedup, 2)));
+        if let Some((fastest, speed)) = fastest_beside(summary, cell) {
+            let nodes = plural(u64::from(fastest.budget), "node");
+            text.push_str(&format!(", {} with {nodes} at {}", fastest.policy, fixed(speed, 2)));
+        }
         if cell.in_domain == Some(false) {
             text.push_str(", outside the cost model's domain");
         }

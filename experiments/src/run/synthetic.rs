@@ -104,7 +104,7 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
     };
     let (target, drafter) = (name(&what.target), name(&what.drafter));
     let graphs = if what.cuda.graphs { "CUDA graphs" } else { "eager" };
-    let shapes = format!("synthetic weights, {layers} layers, rank {} of {}", what.rank, what.ranks);
+    let shapes = format!("{layers} layers, rank {} of {}", what.rank, what.ranks);
     let trace = &what.trace.written;
     let mut notes = vec![
         format!(
@@ -129,7 +129,9 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
         backend: "cuda",
         hardware: Some(info.name.clone()),
         gpu: (!what.cuda.emulated).then(|| (info.name.clone(), info.driver.clone())),
-        deployment: Some(format!("{target} ({shapes}) with a DFlash drafter of {drafter}'s shapes, {graphs}")),
+        deployment: Some(format!(
+            "{target} on synthetic weights ({shapes}) with a DFlash drafter of {drafter}'s shapes, {graphs}"
+        )),
         acceptance: format!("replay of {trace}, plain decoding with a block drafter, forced"),
         workload: trace.clone(),
         context: what.context,

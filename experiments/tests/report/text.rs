@@ -153,3 +153,28 @@ fn the_answer_is_about_trees_where_there_are_any() {
     let text = answer(&summary(&details), &details);
     assert!(text.contains("best-first trees commit") && text.contains("for the 7-node chain"), "{text}");
 }
+
+/// The most tokens a step are not always the most tokens a second, and synthetic weights are said to be that.
+#[test]
+fn an_answer_from_a_gpu_names_the_fastest_budget_and_synthetic_weights() {
+    let mut details =
+        vec![cell("best-first", json!({}), 8, 0.7, 9.0, 2.4), cell("best-first", json!({}), 64, 0.7, 65.0, 3.1)];
+    for (d, speedup) in details.iter_mut().zip([1.25, 0.6]) {
+        d.cell.backend = "cuda".to_owned();
+        d.cell.speedup = Some(speedup);
+    }
+    let text = answer(&summary(&details), &details);
+    assert!(
+        text.contains("64 nodes run at 0.60 times the speed of plain decoding, best-first with 8 nodes at 1.25"),
+        "{text}"
+    );
+    assert!(!text.contains("synthetic"), "{text}");
+    details[1].cell.speedup = Some(1.3);
+    details[1].cell.notes.push("synthetic weights: times are those of one rank's shapes".to_owned());
+    let text = answer(&summary(&details), &details);
+    assert!(
+        text.contains("64 nodes run at 1.30 times the speed of plain decoding.")
+            && text.contains("weights are synthetic"),
+        "{text}"
+    );
+}
