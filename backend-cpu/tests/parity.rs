@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Expected, TARGETS, fixture, model, relative_error};
+use common::expected::Expected;
+use common::{TARGETS, fixture, model, relative_error};
 use treeline_core::{Admit, Ask, Batch, DraftView, Drafter, Draw, Engine, Law, Request, Sampling, Seq};
 use treeline_cpu::{CpuPair, DrafterSource, EngineSettings, Model, Scorer};
 
@@ -11,7 +12,7 @@ const TOLERANCE: f32 = 1e-4;
 #[test]
 fn plain_prefixes_match_the_reference() {
     for name in TARGETS {
-        let expected = Expected::read(name);
+        let expected = Expected::read(&fixture(name));
         let mut scorer = Scorer::new(model(name));
         let got = scorer.extend(&expected.ids("plain.tokens"));
         let want = expected.floats("plain.logits");
@@ -25,7 +26,7 @@ fn plain_prefixes_match_the_reference() {
 #[test]
 fn trees_match_the_reference() {
     for name in TARGETS {
-        let expected = Expected::read(name);
+        let expected = Expected::read(&fixture(name));
         let model = model(name);
         let mut trees = 0;
         while expected.has(&format!("tree{trees}.prefix")) {
@@ -48,7 +49,7 @@ fn trees_match_the_reference() {
 #[test]
 fn dflash_blocks_match_the_reference() {
     for (name, target) in [("dflash_qwen3", "qwen3"), ("dflash_kimi", "kimi_k2")] {
-        let expected = Expected::read(name);
+        let expected = Expected::read(&fixture(name));
         let pair = CpuPair::load(&fixture(target), &DrafterSource::Dflash { dir: fixture(name) }).unwrap();
         let tokens = expected.ids("tokens");
         let vocab = pair.target().config().vocab;
@@ -119,7 +120,7 @@ fn a_nested_text_config_gives_the_same_bits() {
     );
     std::fs::write(folder.path().join("config.json"), outer).unwrap();
     let nested = std::sync::Arc::new(Model::load(folder.path()).unwrap());
-    let tokens = Expected::read("kimi_k2").ids("plain.tokens");
+    let tokens = Expected::read(&fixture("kimi_k2")).ids("plain.tokens");
     assert_eq!(Scorer::new(nested).extend(&tokens), Scorer::new(model("kimi_k2")).extend(&tokens));
 }
 
@@ -130,7 +131,7 @@ fn error_with(name: &str, from: &str, to: &str) -> f32 {
     assert!(config.contains(from), "{name}: {from}");
     std::fs::write(folder.path().join("config.json"), config.replace(from, to)).unwrap();
     std::fs::copy(fixture(name).join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
-    let expected = Expected::read(name);
+    let expected = Expected::read(&fixture(name));
     let model = std::sync::Arc::new(Model::load(folder.path()).unwrap());
     let got = Scorer::new(model).extend(&expected.ids("plain.tokens"));
     let rows = got.rows().into_iter().zip(expected.floats("plain.logits").chunks_exact(got.ncols()));

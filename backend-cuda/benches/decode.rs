@@ -7,41 +7,18 @@
 
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
+#[path = "../tests/pairs/alone.rs"]
+mod alone;
+
+use alone::Alone;
 use std::path::PathBuf;
-use treeline_core::{
-    Ask, DraftView, Engine, Forest, Grow, Law, Limits, Needs, NodeRef, Phase, PhaseTimes, Request, Round, RunSetup,
-    Sampling, TreePolicy, run,
-};
+use treeline_core::{Engine, Law, Limits, Phase, PhaseTimes, Request, RunSetup, Sampling, TreePolicy, run};
 use treeline_cuda::Result;
 use treeline_cuda::device::{Dtype, Gpu};
 use treeline_cuda::engine::{CudaPair, CudaSettings, DrafterSource, PairOptions};
 use treeline_policies::Registry;
 
 const CONTEXT: u32 = 512;
-
-/// A policy without its device program.
-struct Staged(Box<dyn TreePolicy>);
-
-impl TreePolicy for Staged {
-    fn kind(&self) -> &str {
-        self.0.kind()
-    }
-    fn needs(&self, limits: &Limits) -> Needs {
-        self.0.needs(limits)
-    }
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.0.ask(round, ask);
-    }
-    fn grow(
-        &mut self,
-        round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.0.grow(round, drafts, forest, wave)
-    }
-}
 
 fn model(name: &str) -> PathBuf {
     let crate_dir = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
@@ -112,7 +89,7 @@ fn main() -> Result<()> {
                 Err(e) => panic!("{e}"),
             };
             let (device, phases) = measure(&mut engine, &mut *policy(), nodes, batch, new);
-            let (staged, _) = measure(&mut engine, &mut Staged(policy()), nodes, batch, new);
+            let (staged, _) = measure(&mut engine, &mut Alone(&mut *policy()), nodes, batch, new);
             settings.graphs = false;
             let (eager, _) = measure(&mut pair.engine(settings)?, &mut *policy(), nodes, batch, new);
             let phases: String = phases[1..6].iter().map(|ms| format!("{ms:8.3}")).collect();

@@ -2,7 +2,8 @@
 
 mod pairs;
 
-use pairs::{Alone, KIMI, QWEN, WINDOW, decode, engine, plain_on_cpu, policy, requests, respond};
+use pairs::alone::Alone;
+use pairs::{KIMI, QWEN, WINDOW, decode, engine, plain_on_cpu, policy, requests, respond};
 use serde_json::json;
 use treeline_core::testing::Shape;
 use treeline_core::{

@@ -2,8 +2,9 @@
 
 mod pairs;
 
+use pairs::alone::Alone;
 use pairs::passes::{batch, rooted, trees, verify};
-use pairs::{Alone, KIMI, Names, Noise, Script, decode, engine, fixture, plain_on_cpu, policy, requests, respond};
+use pairs::{KIMI, Names, Noise, Script, decode, engine, fixture, plain_on_cpu, policy, requests, respond};
 use serde_json::json;
 use std::path::Path;
 use treeline_core::{End, Engine, Fault, Law, Request, Sampling};

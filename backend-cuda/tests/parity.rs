@@ -3,7 +3,8 @@
 
 mod rig;
 
-use rig::{Expected, Rig, STRIDE, Span, TARGETS, fixture, model, parents, reference, tokens, worst};
+use rig::expected::Expected;
+use rig::{Rig, STRIDE, Span, TARGETS, fixture, model, parents, reference, tokens, worst};
 use treeline_cuda::device::{Dtype, Gpu, Ptr};
 use treeline_cuda::model::{Dflash, Head, LoadOptions, Part, Shard};
 use treeline_cuda::ops::rows::{Bucket, RowPlan, Sight};
@@ -16,7 +17,7 @@ const TOLERANCE: f32 = 1e-4;
 fn f32_matches_the_reference() {
     for gpu in gpus() {
         for name in TARGETS {
-            let expected = Expected::read(name);
+            let expected = Expected::read(&fixture(name));
             let mut rig = Rig::new(&gpu, name, Dtype::F32);
             let plain = expected.ids("plain.tokens");
             let mut got = rig.run(&[Span::chunk(1, 0, &plain[..37])]);
@@ -254,7 +255,7 @@ impl Drafted {
 fn dflash_blocks_match_the_reference() {
     for gpu in gpus() {
         for (name, target) in [("dflash_qwen3", "qwen3"), ("dflash_kimi", "kimi_k2")] {
-            let expected = Expected::read(name);
+            let expected = Expected::read(&fixture(name));
             let tokens = expected.ids("tokens");
             let mut drafted = Drafted::new(&gpu, name, target, Dtype::F32);
             let mut most = 0.0f32;
@@ -288,7 +289,7 @@ fn dflash_blocks_match_the_reference() {
 fn dflash_in_bf16_is_close() {
     for gpu in gpus() {
         for (name, target) in [("dflash_qwen3", "qwen3"), ("dflash_kimi", "kimi_k2")] {
-            let expected = Expected::read(name);
+            let expected = Expected::read(&fixture(name));
             let tokens = expected.ids("tokens");
             let start = expected.ids("block3.start")[0];
             let mut wide = Drafted::new(&gpu, name, target, Dtype::F32);

@@ -1,7 +1,8 @@
 //! Forced acceptance: every round's trees and accepted lengths are those that the host computes from the round's lattice
 //! and the trace, exactly.
 
-use crate::pairs::{Alone, Script, policy};
+use crate::pairs::alone::Alone;
+use crate::pairs::{Script, policy};
 use crate::subject::{Subject, subjects};
 use serde_json::{Value, json};
 use treeline_core::round::caps;

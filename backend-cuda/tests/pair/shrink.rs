@@ -1,6 +1,7 @@
 //! Drafts while a batch shrinks and grows: each is the CPU engine's, so no context of a drafter has a hole.
 
-use crate::pairs::{Alone, policy};
+use crate::pairs::alone::Alone;
+use crate::pairs::policy;
 use crate::subject::subjects;
 use serde_json::json;
 use std::collections::BTreeMap;

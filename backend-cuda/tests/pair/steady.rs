@@ -1,6 +1,7 @@
 //! Whole runs with and without graphs, and what a long run takes.
 
-use crate::pairs::{Alone, policy};
+use crate::pairs::alone::Alone;
+use crate::pairs::policy;
 use crate::subject::{Subject, subjects};
 use serde_json::json;
 use treeline_core::{Law, Request, RunSetup, Sampling, Tree, run};

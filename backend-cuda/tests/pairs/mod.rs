@@ -1,12 +1,12 @@
 //! What the tests of the engine share: pairs of tiny fixtures on the device and on the CPU, requests, and runs.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+pub mod alone;
 pub mod passes;
 
 use std::path::PathBuf;
 use treeline_core::{
-    Ask, DraftView, End, Engine, Fault, Forest, Grow, Law, Limits, Needs, NodeRef, Request, Response, Round, RoundView,
-    RunSetup, Sampling, TreePolicy, Truth, run,
+    End, Engine, Fault, Law, Limits, Request, Response, RoundView, RunSetup, Sampling, TreePolicy, Truth, run,
 };
 use treeline_cpu::{CpuPair, EngineSettings};
 use treeline_cuda::device::{Dtype, Gpu};
@@ -145,33 +145,6 @@ pub fn plain_on_cpu(pair: &CpuPair, requests: &[Request], law: &Law<'_>) -> Vec<
 /// Sizes of a CPU engine.
 pub fn cpu_settings(slots: u32) -> EngineSettings {
     EngineSettings { slots, context: CONTEXT, chunk: 16 }
-}
-
-/// A policy without its device program.
-pub struct Alone<'p>(pub &'p mut dyn TreePolicy);
-
-impl TreePolicy for Alone<'_> {
-    fn kind(&self) -> &str {
-        self.0.kind()
-    }
-
-    fn needs(&self, limits: &Limits) -> Needs {
-        self.0.needs(limits)
-    }
-
-    fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
-        self.0.ask(round, ask);
-    }
-
-    fn grow(
-        &mut self,
-        round: &Round<'_>,
-        drafts: &dyn DraftView,
-        forest: &mut Forest,
-        wave: &mut Vec<NodeRef>,
-    ) -> Grow {
-        self.0.grow(round, drafts, forest, wave)
-    }
 }
 
 /// Forced truth: the tokens that some run emitted.

@@ -1,8 +1,9 @@
 //! What the tests of models share: fixtures, a model with its cache and buffers, and passes over some sequences.
 #![allow(dead_code)]
 
-use safetensors::SafeTensors;
-use std::collections::BTreeMap;
+#[path = "../../../backend-cpu/tests/common/expected.rs"]
+pub mod expected;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use treeline_cpu::{Model, Scorer};
@@ -22,42 +23,6 @@ pub const STRIDE: u32 = 100;
 pub fn fixture(name: &str) -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     PathBuf::from(here).join("../backend-cpu/tests/fixtures").join(name)
-}
-
-/// Tensors of a fixture's `expected.safetensors`.
-pub struct Expected {
-    ints: BTreeMap<String, Vec<i32>>,
-    floats: BTreeMap<String, Vec<f32>>,
-}
-
-impl Expected {
-    pub fn read(name: &str) -> Self {
-        let bytes = std::fs::read(fixture(name).join("expected.safetensors")).unwrap();
-        let tensors = SafeTensors::deserialize(&bytes).unwrap();
-        let (mut ints, mut floats) = (BTreeMap::new(), BTreeMap::new());
-        for (key, view) in tensors.tensors() {
-            let words = || view.data().as_chunks::<4>().0.iter().copied();
-            match view.dtype() {
-                safetensors::Dtype::F32 => drop(floats.insert(key, words().map(f32::from_le_bytes).collect())),
-                safetensors::Dtype::I32 => drop(ints.insert(key, words().map(i32::from_le_bytes).collect())),
-                other => panic!("{key}: {other:?}"),
-            }
-        }
-        Self { ints, floats }
-    }
-
-    pub fn has(&self, key: &str) -> bool {
-        self.ints.contains_key(key)
-    }
-
-    /// Unsigned numbers; a root's parent −1 becomes 0.
-    pub fn ids(&self, key: &str) -> Vec<u32> {
-        self.ints[key].iter().map(|&x| x.max(0) as u32).collect()
-    }
-
-    pub fn floats(&self, key: &str) -> &[f32] {
-        &self.floats[key]
-    }
 }
 
 /// Rows of one sequence in a pass.
