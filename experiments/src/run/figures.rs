@@ -83,7 +83,11 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tok_s_user: tpot.ms().and_then(|ms| finite(1e3 / ms)),
         tok_s_gpu: None,
         joules_per_token: None,
+        power_w: None,
         speedup: None,
+        speedup_lo: None,
+        speedup_hi: None,
+        mc_error: None,
         loop_share: loops,
         tier: facts.tier.to_owned(),
         source: Origin {

@@ -97,7 +97,11 @@ pub fn cell(policy: &str, params: serde_json::Value, budget: u32, temperature: f
             tok_s_user: Some(1000.0 * measured / step),
             tok_s_gpu: None,
             joules_per_token: None,
+            power_w: None,
             speedup: Some(measured * plain / step),
+            speedup_lo: None,
+            speedup_hi: None,
+            mc_error: None,
             loop_share: Some(if temperature == 0.0 { 7.0 / 20.0 } else { 0.0 }),
             tier: "measured".to_owned(),
             source: Source {

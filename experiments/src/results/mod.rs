@@ -2,6 +2,10 @@
 //!
 //! A missing value is `null`, never 0. Every figure says where it came from.
 
+mod priced;
+
+pub use priced::*;
+
 use serde::{Deserialize, Serialize};
 
 /// `schema_version` of `summary.json`.
@@ -83,10 +87,23 @@ pub struct Cell {
     pub tok_s_user: Option<f64>,
     /// Tokens per second and GPU.
     pub tok_s_gpu: Option<f64>,
-    /// Energy per token.
+    /// Energy per token over all GPUs.
     pub joules_per_token: Option<f64>,
+    /// Mean power of one GPU in W.
+    #[serde(default)]
+    pub power_w: Option<f64>,
     /// Plain decoding's time per token over this cell's, at the same concurrency cap.
     pub speedup: Option<f64>,
+    /// 95 % interval of the speed-up, paired by request where both cells have the same requests.
+    #[serde(default)]
+    pub speedup_lo: Option<f64>,
+    /// 95 % interval.
+    #[serde(default)]
+    pub speedup_hi: Option<f64>,
+    /// Relative standard error of `tok_s` that comes from simulating too few steps, apart from the interval over requests;
+    /// `null` where nothing is simulated.
+    #[serde(default)]
+    pub mc_error: Option<f64>,
     /// Share of responses (of 96 tokens or more) that end in a loop.
     pub loop_share: Option<f64>,
     /// bound, table, calibrated or measured.
