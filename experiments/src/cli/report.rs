@@ -54,6 +54,7 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
         command: format!("treeline run {RESOLVED}"),
         experts,
         manifest,
+        priced: None,
     };
     let write =
         |path: &Path, text: &str| write_atomic(path, text.as_bytes()).with_context(|| path.display().to_string());

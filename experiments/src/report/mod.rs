@@ -22,6 +22,8 @@ pub use page::html;
 pub use picture::picture;
 pub use table::table;
 
+use crate::results::Priced;
+
 /// What the page says beside the figures.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
@@ -37,6 +39,8 @@ pub struct Context {
     pub experts: Option<RoutedExperts>,
     /// Cells that failed: name and message.
     pub failed: Vec<(String, String)>,
+    /// `priced.json`, where the run has one: the page is then a map over acceptance, context, concurrency and budget.
+    pub priced: Option<Priced>,
 }
 
 /// The router's shape, for the curve of independent rows.

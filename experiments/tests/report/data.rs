@@ -189,5 +189,6 @@ pub fn context() -> Context {
         seed: Some(20_261_130),
         experts: Some(RoutedExperts { total: 128, per_token: 4 }),
         failed: Vec::new(),
+        priced: None,
     }
 }
