@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cost;
 pub mod record;
 pub mod replay;
 pub mod validate;
