@@ -22,6 +22,7 @@ pub mod adaptive;
 pub mod best_first;
 pub mod chain;
 pub mod conformance;
+pub mod cost_aware;
 mod heap;
 mod lattice;
 mod layers;

@@ -43,4 +43,10 @@ pub trait StepCost: Send + Sync {
             *ms = self.step(&StepShape { rows, ..*shape }).total();
         }
     }
+
+    /// Ends of the graph buckets that steps are padded to, in rows over the whole batch, ascending; empty where steps are
+    /// not padded. A policy needs to compare only these: within a bucket more rows cost the same.
+    fn bucket_ends(&self) -> &[u32] {
+        &[]
+    }
 }
