@@ -60,6 +60,8 @@ pub struct PricedSetup {
     pub describe: Vec<String>,
     /// What the profiles say that is not modelled, a line each.
     pub not_modelled: Vec<String>,
+    /// Why trees on this engine are hypothetical, where they are.
+    pub hypothetical: Option<String>,
     /// Digest of the cost model.
     pub digest: String,
 }
@@ -77,6 +79,8 @@ pub struct PricedCurve {
     pub context: u32,
     /// Requests of the step.
     pub concurrency: u32,
+    /// Stated relative error of the run's tier on this machine.
+    pub error: Option<f64>,
     /// Ascending by rows.
     pub points: Vec<PricedPoint>,
 }
@@ -94,6 +98,8 @@ pub struct PricedPoint {
     pub table_ms: Option<f64>,
     /// Tier `calibrated`.
     pub calibrated_ms: Option<f64>,
+    /// Measured.
+    pub measured_ms: Option<f64>,
     /// Distinct routed experts per MoE layer.
     pub experts: Option<f64>,
     /// Whether every look-up of the run's tier lay in its table's domain.
@@ -111,6 +117,8 @@ pub struct PricedBreakdown {
     pub rows: u32,
     /// Positions per request before the step.
     pub context: u32,
+    /// Whether the step drafted; plain decoding does not.
+    pub draft: bool,
     /// In order of execution.
     pub ops: Vec<PricedOp>,
 }
@@ -188,6 +196,8 @@ pub struct Answer {
     pub best: Choice,
     /// τ of the best.
     pub tau: f64,
+    /// Mean rows per request of the best, root included.
+    pub rows: f64,
     /// Throughput of the best over plain decoding at the same cap.
     pub speedup: f64,
     /// Interval of the speed-up: sampling, model and transfer together.
@@ -200,6 +210,8 @@ pub struct Answer {
     pub over_reference: Option<f64>,
     /// The reference that `over_reference` is of.
     pub reference: Option<Choice>,
+    /// The best policy whose tree size does not depend on the step, where `best` is another.
+    pub best_fixed: Option<CandidateGain>,
     /// Share of the bootstrap in which `best` is best.
     pub p_best: f64,
     /// The next best.
@@ -230,7 +242,7 @@ pub struct CandidateGain {
     pub speedup: f64,
 }
 
-/// Half-widths of a speed-up's interval, relative to the speed-up, by what they come from.
+/// Half-widths of a speed-up's interval as shares of it (0.02 = ±2 %), by what they come from.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ErrorParts {
     /// Over requests, by bootstrap.
