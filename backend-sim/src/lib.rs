@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cost;
+pub mod profile;
 pub mod record;
 pub mod replay;
 pub mod validate;

@@ -1,0 +1,317 @@
+//! How an engine serves a model on a machine: what the hardware and the model leave open.
+
+use std::fmt;
+
+use super::buckets::Buckets;
+use super::load::{Doc, Fields};
+use super::{Hardware, Model, ProfileError, Sources};
+
+/// A deployment: one engine, one machine, and the choices that change a step's time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deployment {
+    /// Name of the profile.
+    pub name: String,
+    /// Serving engine.
+    pub engine: Engine,
+    /// Its version, as published.
+    pub version: String,
+    /// Hardware profile that it was written for: a shipped name, or the name in a user's file.
+    pub hardware: String,
+    /// Tensor-parallel ranks.
+    pub ranks: u32,
+    /// CUDA graphs or eager launches.
+    pub execution: Execution,
+    /// Sizes at which graphs were captured; None where execution is eager.
+    pub graphs: Option<Buckets>,
+    /// All-reduce of activations.
+    pub allreduce: Allreduce,
+    /// Bytes of a cached element: 2 (bf16) or 1 (FP8).
+    pub kv_bytes_per_element: f64,
+    /// Share of device memory that the engine may fill with weights, drafter, activations and cache.
+    pub memory_fraction: f64,
+    /// Of that, what is neither weights nor cache, bytes per rank: activations, graphs, communication buffers.
+    pub reserve_bytes: u64,
+    /// What is known about tree attention in this engine.
+    pub tree_attention: TreeAttention,
+    /// Which op tables price which op.
+    pub tables: Tables,
+    /// Times that no table has.
+    pub overheads: Overheads,
+    /// What this deployment does not model, one clause each.
+    pub not_modelled: Vec<String>,
+    /// Where each field comes from.
+    pub sources: Sources,
+}
+
+/// A serving engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
+    /// This project's own CUDA engine.
+    Treeline,
+}
+
+impl Engine {
+    /// Name in files and op tables.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Trtllm => "trtllm",
+            Self::Treeline => "treeline",
+        }
+    }
+}
+
+/// How kernels are launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// One launch of a captured graph a step.
+    Graph,
+    /// One launch a kernel: a step lasts at least as long as its launches.
+    Eager,
+}
+
+/// All-reduce algorithm; bytes are those of the reduced vector, `rows × hidden × 2`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Allreduce {
+    /// Every rank reads all others: α + (p − 1)·M / link.
+    OneShot {
+        /// Latency, µs.
+        alpha_us: f64,
+    },
+    /// Reduce-scatter, then all-gather: α + 2(p − 1)/p·M / link.
+    TwoShot {
+        /// Latency, µs.
+        alpha_us: f64,
+    },
+    /// Reduction in the switch: α + M / bandwidth.
+    Nvls {
+        /// Latency, µs.
+        alpha_us: f64,
+        /// Bandwidth, bytes/s.
+        bytes_s: f64,
+    },
+    /// The engine's measured table, which switches algorithm at these sizes.
+    Table {
+        /// First size in bytes of each further algorithm, ascending; a look-up never interpolates through one.
+        switch_bytes: Vec<u64>,
+    },
+}
+
+/// Whether the engine can run a tree at all, and with which kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeAttention {
+    /// Whether the engine's fast decode kernel takes a tree mask today. Otherwise a tree's curve is hypothetical.
+    pub native: bool,
+    /// What runs, or would have to.
+    pub note: String,
+}
+
+/// Which op tables price which op.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tables {
+    /// MoE layer.
+    pub moe: Option<TableRef>,
+    /// All-reduce.
+    pub allreduce: Option<TableRef>,
+    /// Decode attention.
+    pub attention: TableRef,
+    /// Dense products.
+    pub gemm: TableRef,
+}
+
+/// One op table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableRef {
+    /// Engine whose kernel was measured.
+    pub engine: Engine,
+    /// Version of that engine.
+    pub version: String,
+    /// Kernel, where the version was measured with several.
+    pub kernel: Option<String>,
+}
+
+/// Times that no op table has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overheads {
+    /// Host work of a step that the GPU waits for, ms.
+    pub host_ms: f64,
+    /// Further host work of a speculative round that the GPU waits for, ms.
+    pub round_host_ms: f64,
+    /// One launch in eager execution, µs.
+    pub launch_us: f64,
+    /// Launches of a layer in eager execution.
+    pub launches_per_layer: u32,
+    /// A kernel too small for any other limit inside a graph, µs.
+    pub small_kernel_us: f64,
+    /// Such kernels of a layer around attention: norms, rotation, cache write, absorbed products.
+    pub attention_small_kernels: u32,
+    /// Such kernels of a layer around the feed-forward part: norm, choice of experts, activation, sum.
+    pub ffn_small_kernels: u32,
+    /// Final norm, gather of the head's parts and sampling, µs a step.
+    pub sample_us: f64,
+    /// Building the trees of a batch, µs a round.
+    pub tree_us: f64,
+    /// Walking the verdict, µs a round.
+    pub walk_us: f64,
+    /// Moving the cache entries of accepted rows, µs a round.
+    pub commit_us: f64,
+}
+
+impl Deployment {
+    /// Reads a profile's text; `file` is for messages.
+    ///
+    /// # Errors
+    /// A key that is missing, unknown or out of range, or fields that contradict each other.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, ProfileError> {
+        let doc = Doc::parse(text, file)?;
+        let (f, mut s) = (doc.root(), Sources::default());
+        let s = &mut s;
+        let execution = match f.field::<String>("execution", s)?.as_str() {
+            "graph" => Execution::Graph,
+            "eager" => Execution::Eager,
+            other => return Err(f.error("execution", format!("\"{other}\" is not known; \"graph\" and \"eager\" are"))),
+        };
+        let graphs = f.table("graphs")?.map(|g| Buckets::read(g, s)).transpose()?;
+        if (execution == Execution::Graph) != graphs.is_some() {
+            return Err(
+                f.error("graphs", "belongs to `execution = \"graph\"` and to nothing else: give both or neither")
+            );
+        }
+        let memory_fraction = f.positive("memory_fraction", s)?;
+        if memory_fraction > 1.0 {
+            return Err(f.error("memory_fraction", format!("is {memory_fraction}; it is a share of at most 1")));
+        }
+        let kv = f.positive("kv_bytes_per_element", s)?;
+        if kv != 1.0 && kv != 2.0 {
+            return Err(f.error("kv_bytes_per_element", format!("is {kv}; bf16 has 2, FP8 has 1")));
+        }
+        let ranks = f.size("ranks", 1024, s)?;
+        let deployment = Self {
+            name: f.text("name")?,
+            engine: engine(&f)?,
+            version: f.text("version")?,
+            hardware: f.text("hardware")?,
+            ranks,
+            execution,
+            graphs,
+            allreduce: allreduce(f.need("allreduce")?, s)?,
+            kv_bytes_per_element: kv,
+            memory_fraction,
+            reserve_bytes: f.field("reserve_bytes", s)?,
+            tree_attention: tree_attention(f.need("tree_attention")?)?,
+            tables: tables(f.need("tables")?, s)?,
+            overheads: overheads(f.need("overheads")?, s)?,
+            not_modelled: f.texts("not_modelled")?,
+            sources: std::mem::take(s),
+        };
+        f.finish()?;
+        Ok(deployment)
+    }
+
+    /// Checks that it fits a machine and a model.
+    ///
+    /// # Errors
+    /// Another machine than the one it was written for, more ranks than the machine joins, or ranks that do not divide heads,
+    /// experts' width or vocabulary.
+    pub fn check(&self, hardware: &Hardware, model: &Model) -> Result<(), ProfileError> {
+        super::check::deployment(self, hardware, model)
+    }
+}
+
+fn engine(f: &Fields<'_, '_>) -> Result<Engine, ProfileError> {
+    let name = f.text("engine")?;
+    let known = [Engine::Vllm, Engine::Sglang, Engine::Trtllm, Engine::Treeline];
+    known
+        .into_iter()
+        .find(|e| e.key() == name)
+        .ok_or_else(|| f.error("engine", format!("\"{name}\" is not known; {} are", known.map(Engine::key).join(", "))))
+}
+
+fn allreduce(f: Fields<'_, '_>, s: &mut Sources) -> Result<Allreduce, ProfileError> {
+    let all = match f.field::<String>("algorithm", s)?.as_str() {
+        "one-shot" => Allreduce::OneShot { alpha_us: f.positive("alpha_us", s)? },
+        "two-shot" => Allreduce::TwoShot { alpha_us: f.positive("alpha_us", s)? },
+        "nvls" => Allreduce::Nvls { alpha_us: f.positive("alpha_us", s)?, bytes_s: f.positive("bytes_s", s)? },
+        "table" => {
+            let switch_bytes: Vec<u64> = f.field("switch_bytes", s)?;
+            if !switch_bytes.is_sorted_by(|a, b| a < b) {
+                return Err(f.error("switch_bytes", "must ascend"));
+            }
+            Allreduce::Table { switch_bytes }
+        }
+        other => {
+            let known = "\"one-shot\", \"two-shot\", \"nvls\" and \"table\" are";
+            return Err(f.error("algorithm", format!("\"{other}\" is not known; {known}")));
+        }
+    };
+    f.finish()?;
+    Ok(all)
+}
+
+fn tree_attention(f: Fields<'_, '_>) -> Result<TreeAttention, ProfileError> {
+    let native = match f.text("kernel")?.as_str() {
+        "native" => true,
+        "hypothetical" => false,
+        other => {
+            let known = "\"native\" and \"hypothetical\" are";
+            return Err(f.error("kernel", format!("\"{other}\" is not known; {known}")));
+        }
+    };
+    let tree = TreeAttention { native, note: f.text("note")? };
+    f.finish()?;
+    Ok(tree)
+}
+
+fn tables(f: Fields<'_, '_>, s: &mut Sources) -> Result<Tables, ProfileError> {
+    let mut read = |key: &str| -> Result<Option<TableRef>, ProfileError> {
+        let Some(t) = f.table(key)? else { return Ok(None) };
+        let table = TableRef { engine: engine(&t)?, version: t.field("version", s)?, kernel: t.opt("kernel", s)? };
+        t.finish()?;
+        Ok(Some(table))
+    };
+    let (moe, allreduce) = (read("moe")?, read("allreduce")?);
+    let missing = |key: &str| f.error(key, "missing: name the engine and version whose kernel was measured");
+    let attention = read("attention")?.ok_or_else(|| missing("attention"))?;
+    let gemm = read("gemm")?.ok_or_else(|| missing("gemm"))?;
+    f.finish()?;
+    Ok(Tables { moe, allreduce, attention, gemm })
+}
+
+fn overheads(f: Fields<'_, '_>, s: &mut Sources) -> Result<Overheads, ProfileError> {
+    let overheads = Overheads {
+        host_ms: f.amount("host_ms", s)?,
+        round_host_ms: f.amount("round_host_ms", s)?,
+        launch_us: f.amount("launch_us", s)?,
+        launches_per_layer: f.field("launches_per_layer", s)?,
+        small_kernel_us: f.amount("small_kernel_us", s)?,
+        attention_small_kernels: f.field("attention_small_kernels", s)?,
+        ffn_small_kernels: f.field("ffn_small_kernels", s)?,
+        sample_us: f.amount("sample_us", s)?,
+        tree_us: f.amount("tree_us", s)?,
+        walk_us: f.amount("walk_us", s)?,
+        commit_us: f.amount("commit_us", s)?,
+    };
+    f.finish()?;
+    Ok(overheads)
+}
+
+impl fmt::Display for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "deployment {}", self.name)?;
+        writeln!(f, "  {} {} on {} × {}", self.engine.key(), self.version, self.ranks, self.hardware)?;
+        let kind = if self.tree_attention.native { "native" } else { "hypothetical" };
+        writeln!(f, "  tree attention: {kind}; {}", self.tree_attention.note)?;
+        for clause in &self.not_modelled {
+            writeln!(f, "  not modelled: {clause}")?;
+        }
+        write!(f, "{}", self.sources)
+    }
+}
