@@ -30,6 +30,7 @@
 
 pub mod cost;
 pub mod profile;
+pub mod optable;
 pub mod record;
 pub mod replay;
 pub mod validate;
