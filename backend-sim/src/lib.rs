@@ -28,9 +28,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod accept;
 pub mod cost;
 pub mod profile;
 pub mod optable;
+pub mod nested;
 pub mod record;
 pub mod replay;
 pub mod validate;

@@ -11,6 +11,7 @@
 //! work with a plain heap: the tree is exact in every case.
 
 use crate::order::{Nodes, Place, cmp_paths};
+use crate::pop_order::Popped;
 use std::cmp::Ordering;
 use treeline_core::{Candidate, DraftView, ROOT, Tree};
 
@@ -128,6 +129,23 @@ impl Staircase {
         }
         self.run(&rows, spine, budget)
             && tree.extend(self.nodes[1..].iter().map(|n| (n.place.parent, n.token, n.place.rank, n.score))).is_ok()
+    }
+
+    /// The same from plain rows: gives every node to `take` in order of selection. `false`: not a case for this form,
+    /// nothing was taken.
+    pub fn order(&mut self, rows: &[&[Candidate]], spine: u32, budget: u32, take: &mut dyn FnMut(Popped)) -> bool {
+        if rows.len() > MAX_DEPTH || rows.iter().any(|r| r.first().is_some_and(|c| c.logp > 0.0)) {
+            return false;
+        }
+        let mut all: [&[Candidate]; MAX_DEPTH] = [&[]; MAX_DEPTH];
+        all[..rows.len()].copy_from_slice(rows);
+        let done = self.run(&all, spine, budget);
+        if done {
+            for n in &self.nodes[1..] {
+                take(Popped { parent: n.place.parent, rank: n.place.rank, depth: n.depth, score: n.score });
+            }
+        }
+        done
     }
 
     /// Rows beyond the draft's depth are empty.

@@ -29,6 +29,7 @@ mod layers;
 pub mod opt_tree;
 mod order;
 pub mod per_request;
+pub mod pop_order;
 pub mod registry;
 mod search;
 pub mod sequoia;

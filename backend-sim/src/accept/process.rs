@@ -1,0 +1,285 @@
+//! The parameters of a synthetic drafter–target process, and their file.
+
+use super::parameter::{Parameter, Rates};
+use super::shape::Shape;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Deepest block of a process.
+pub const MAX_DEPTH: usize = 31;
+
+/// Why a process cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProcessError {
+    /// No process of that name: there is no default.
+    #[error("acceptance `{name}` is unknown: name a TOML file, or one of {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read acceptance file {file}: {why}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        why: String,
+    },
+    /// The file is no process.
+    #[error("acceptance file {file}: {why}")]
+    Parse {
+        /// The file.
+        file: String,
+        /// Line, key and what is wrong.
+        why: String,
+    },
+    /// A value contradicts its meaning.
+    #[error("acceptance `{process}`, key `{key}`: {why}")]
+    Value {
+        /// The process.
+        process: String,
+        /// The parameter.
+        key: String,
+        /// What is wrong and what would do.
+        why: String,
+    },
+}
+
+/// A drafter–target pair as a random process: what its block drafter proposes, and where the truth ranks.
+///
+/// At every position of every request, independently given the request: the chance that the drafter's first choice at depth
+/// *d* is right *on the spine* has the logit μ_d + `request_spread`·z_request + `position_spread`·z_position +
+/// `confidence_spread`·ε_d with standard normal z and ε; the μ_d are solved so that the chain of a whole run accepts with
+/// exactly the `conditional` rates. Where the first choice is wrong, the true rank k ≥ 1 follows k^−e. Behind a wrong first
+/// choice the chance falls by `after_sibling` in logits. The drafter reports the marginal over what it cannot know (whether
+/// its earlier first choices were right), so its rows are calibrated up to `temper`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Name, as results print it.
+    pub name: String,
+    /// What it stands for, and what it is not.
+    pub about: String,
+    /// Ranks that a row of a generated trace lists.
+    pub width: u32,
+    /// Vocabulary: where the tail of ranks ends.
+    pub vocab: u32,
+    /// Conditional rates of the chain, by position.
+    pub conditional: Rates,
+    /// Over-dispersion between requests: standard deviation of a request's logit. Logits, ≥ 0.
+    pub request_spread: Parameter,
+    /// Standard deviation of the logit that the levels of one block share. Logits, ≥ 0.
+    pub position_spread: Parameter,
+    /// Standard deviation of the logit of a single level: how much its confidence varies. Logits, ≥ 0.
+    pub confidence_spread: Parameter,
+    /// Reported log-probabilities are those of p^(1/temper): above 1 the drafter is too modest, below 1 too sure. > 0.
+    pub temper: Parameter,
+    /// Exponent e of the true token's rank k ≥ 1 where the first choice is wrong: P(k) ∝ k^−e up to the vocabulary. ≥ 0.
+    pub rank_exponent: Parameter,
+    /// Standard deviation of that exponent from row to row. ≥ 0.
+    pub rank_spread: Parameter,
+    /// Share of wrong first choices whose token the drafter has no idea of, on top of the power law. Within 0 and 1.
+    pub rank_far: Parameter,
+    /// Change of the logit right behind a wrong first choice, to be read with `recovery` (the independence error). Logits.
+    pub after_sibling: Parameter,
+    /// What is left of `after_sibling` after each right first choice that follows. Within 0 and 1.
+    pub recovery: Parameter,
+    /// Correlation of a request's easiness with the experts that its rows share. Within −1 and 1.
+    pub overlap_correlation: Parameter,
+    /// Standard deviation of the log of a request's novelty factor ([`Process::novelty`]). ≥ 0.
+    pub overlap_spread: Parameter,
+}
+
+impl Process {
+    /// Levels of its block: the drafter proposes a row for each.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.conditional.values.len() as u32
+    }
+
+    /// Acceptance length of a chain of `depth` levels, the bonus included: 1 + Σ_k Π_{d≤k} r_d.
+    #[must_use]
+    pub fn tau(&self, depth: u32) -> f64 {
+        tau_of(&self.conditional.values, depth)
+    }
+
+    /// The same process with its shape moved so that a chain of `depth` levels has the acceptance length `tau`: one shift
+    /// in logits, the same at all positions. Standard errors of the rates are dropped with it.
+    ///
+    /// # Errors
+    /// [`ProcessError::Value`] when no shift gives it: `tau` must lie within 1 and `depth` + 1.
+    pub fn to_tau(&self, tau: f64, depth: u32) -> Result<Self, ProcessError> {
+        let depth = depth.min(self.depth());
+        // At a shift of ±40 every rate is 0 or 1 to f64.
+        let (mut low, mut high) = (-40.0, 40.0);
+        if !(tau > 1.0 + 1e-6 && tau < f64::from(depth + 1) - 1e-6) {
+            let why = format!(
+                "a chain of {depth} levels cannot have the acceptance length {tau}: it lies within 1 and {}",
+                depth + 1
+            );
+            return Err(self.value("tau", &why));
+        }
+        let at = |shift: f64| -> Vec<f64> {
+            self.conditional.values.iter().map(|r| super::shape::logistic(super::shape::logit(*r) + shift)).collect()
+        };
+        for _ in 0..100 {
+            let middle = 0.5 * (low + high);
+            if tau_of(&at(middle), depth) < tau { low = middle } else { high = middle }
+        }
+        let mut moved = self.clone();
+        moved.conditional = Rates {
+            values: at(0.5 * (low + high)),
+            errors: Vec::new(),
+            source: format!(
+                "shape of `{}`, moved by {:+.3} logits to τ = {tau} at depth {depth}",
+                self.name,
+                0.5 * (low + high)
+            ),
+        };
+        Ok(moved)
+    }
+
+    /// The parameters by name, with their units, in the order of the file.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<(&'static str, &'static str, &Parameter)> {
+        vec![
+            ("request_spread", "logits", &self.request_spread),
+            ("position_spread", "logits", &self.position_spread),
+            ("confidence_spread", "logits", &self.confidence_spread),
+            ("temper", "factor", &self.temper),
+            ("rank_exponent", "exponent", &self.rank_exponent),
+            ("rank_spread", "exponent", &self.rank_spread),
+            ("rank_far", "share", &self.rank_far),
+            ("after_sibling", "logits", &self.after_sibling),
+            ("recovery", "factor", &self.recovery),
+            ("overlap_correlation", "correlation", &self.overlap_correlation),
+            ("overlap_spread", "log of a factor", &self.overlap_spread),
+        ]
+    }
+
+    /// The parameter called `key`, to be changed.
+    pub fn parameter_mut(&mut self, key: &str) -> Option<&mut Parameter> {
+        Some(match key {
+            "request_spread" => &mut self.request_spread,
+            "position_spread" => &mut self.position_spread,
+            "confidence_spread" => &mut self.confidence_spread,
+            "temper" => &mut self.temper,
+            "rank_exponent" => &mut self.rank_exponent,
+            "rank_spread" => &mut self.rank_spread,
+            "rank_far" => &mut self.rank_far,
+            "after_sibling" => &mut self.after_sibling,
+            "recovery" => &mut self.recovery,
+            "overlap_correlation" => &mut self.overlap_correlation,
+            "overlap_spread" => &mut self.overlap_spread,
+            _ => return None,
+        })
+    }
+
+    /// This process with one parameter at the low and at the high end of its range, for every parameter whose range is
+    /// not a point: (key, end, process). What they change of an answer is its model error.
+    #[must_use]
+    pub fn variants(&self) -> Vec<(&'static str, End, Self)> {
+        let mut all = Vec::new();
+        for (key, _, p) in self.parameters() {
+            for (end, value) in [(End::Low, p.low), (End::High, p.high)] {
+                let mut other = self.clone();
+                if value != p.value
+                    && let Some(parameter) = other.parameter_mut(key)
+                {
+                    parameter.value = value;
+                    all.push((key, end, other));
+                }
+            }
+        }
+        all
+    }
+
+    /// Reads a process; `file` names it in errors.
+    ///
+    /// # Errors
+    /// [`ProcessError`] with the line and key.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, ProcessError> {
+        let process: Self = toml::from_str(text)
+            .map_err(|e| ProcessError::Parse { file: file.to_owned(), why: e.to_string().trim_end().to_owned() })?;
+        process.check()?;
+        Ok(process)
+    }
+
+    /// The process as a file that [`Process::from_toml`] reads.
+    ///
+    /// # Errors
+    /// [`ProcessError::Value`] when it holds something that has no file form.
+    pub fn to_toml(&self) -> Result<String, ProcessError> {
+        toml::to_string(self).map_err(|e| self.value("toml", &e.to_string()))
+    }
+
+    /// Checks every value against its meaning.
+    ///
+    /// # Errors
+    /// [`ProcessError::Value`]: the first key that is wrong.
+    pub fn check(&self) -> Result<(), ProcessError> {
+        let rates = &self.conditional.values;
+        if rates.is_empty() || rates.len() > MAX_DEPTH {
+            return Err(self.value("conditional", &format!("{} positions: give 1 to {MAX_DEPTH}", rates.len())));
+        }
+        if let Some(r) = rates.iter().find(|r| !(**r > 0.0 && **r < 1.0)) {
+            return Err(self.value("conditional", &format!("rate {r} is not between 0 and 1")));
+        }
+        if !self.conditional.errors.is_empty() && self.conditional.errors.len() != rates.len() {
+            return Err(self.value("conditional.errors", "as many as rates, or none"));
+        }
+        if self.width < 2 || self.vocab < 16 || self.width >= self.vocab {
+            return Err(self.value("width", "needs at least 2 ranks, and fewer than the vocabulary"));
+        }
+        for (key, _, p) in self.parameters() {
+            let (least, most) = match key {
+                "after_sibling" => (-30.0, 30.0),
+                "overlap_correlation" => (-1.0, 1.0),
+                "rank_far" | "recovery" => (0.0, 1.0),
+                "temper" => (0.05, 20.0),
+                _ => (0.0, 20.0),
+            };
+            for v in [p.value, p.low, p.high] {
+                if !(v >= least && v <= most) {
+                    return Err(self.value(key, &format!("{v} is not within {least} and {most}")));
+                }
+            }
+            if p.low > p.value || p.high < p.value {
+                return Err(self.value(key, &format!("{} is not within its range {} … {}", p.value, p.low, p.high)));
+            }
+            if p.source.trim().is_empty() {
+                return Err(self.value(key, "has no source"));
+            }
+        }
+        Shape::of(self).map(|_| ())
+    }
+
+    pub(super) fn value(&self, key: &str, why: &str) -> ProcessError {
+        ProcessError::Value { process: self.name.clone(), key: key.to_owned(), why: why.to_owned() }
+    }
+}
+
+/// Which end of a parameter's range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The least value.
+    Low,
+    /// The greatest value.
+    High,
+}
+
+/// 1 + Σ_{k ≤ depth} Π_{d ≤ k} r_d.
+pub(super) fn tau_of(rates: &[f64], depth: u32) -> f64 {
+    let mut reach = 1.0;
+    1.0 + rates
+        .iter()
+        .take(depth as usize)
+        .map(|r| {
+            reach *= r;
+            reach
+        })
+        .sum::<f64>()
+}

@@ -1,0 +1,149 @@
+//! From a trace to its tables.
+
+use super::{Nested, NestedError};
+use treeline_core::Candidate;
+use treeline_core::trace::{Position, Trace, TraceRequest};
+use treeline_policies::pop_order::{PopOrder, Popped};
+
+/// A rise that no listed tree has.
+pub(super) const NEVER: u16 = u16::MAX;
+/// Bits of a node's rank beside its depth.
+pub(super) const RANK_BITS: u32 = 11;
+/// Mask of the same.
+pub(super) const RANK_MASK: u16 = (1 << RANK_BITS) - 1;
+
+/// Deepest level that fits beside a rank.
+const MOST_DEPTH: u64 = 31;
+/// Most nodes: a node of n has a rank below n.
+const MOST_NODES: u64 = RANK_MASK as u64;
+
+impl Nested {
+    /// The tables of `trace` for budgets up to `max_nodes`, `spine` rank-0 levels first (0: best-first alone).
+    ///
+    /// # Errors
+    /// A conditional drafter's trace, one that contradicts itself, more than 31 levels or 2047 nodes.
+    pub fn build(trace: &Trace, max_nodes: u32, spine: u32) -> Result<Self, NestedError> {
+        let meta = &trace.meta;
+        if meta.conditional {
+            return Err(NestedError::Conditional);
+        }
+        crate::validate(trace)?;
+        let size = |what, asked: u64, most, advice| match asked > most {
+            true => Err(NestedError::Size { what, asked, most, advice }),
+            false => Ok(()),
+        };
+        size("levels", u64::from(meta.depth), MOST_DEPTH, "replay such a trace policy by policy")?;
+        size("nodes", u64::from(max_nodes), MOST_NODES, "ask for a smaller budget")?;
+        let positions: u64 = trace.requests.iter().map(|r| r.positions.len() as u64).sum();
+        let nodes = positions.saturating_mul(u64::from(max_nodes));
+        size("nodes over all positions", nodes, u64::from(u32::MAX), "take fewer requests, or a smaller budget")?;
+        let mut out = Self {
+            max_nodes,
+            spine,
+            depth: meta.depth,
+            width: meta.width,
+            ids: trace.requests.iter().map(|r| r.id).collect(),
+            prompts: trace.requests.iter().map(|r| r.prompt_tokens).collect(),
+            starts: vec![0],
+            ends: Vec::with_capacity(positions as usize),
+            weights: Vec::with_capacity(nodes as usize),
+            places: Vec::with_capacity(nodes as usize),
+            rises: Vec::with_capacity(positions as usize * meta.depth as usize),
+            certain: Vec::with_capacity(positions as usize),
+            chains: Vec::with_capacity(positions as usize),
+            behind: Vec::with_capacity(positions as usize),
+        };
+        let mut work = Work::default();
+        for request in &trace.requests {
+            for (index, position) in request.positions.iter().enumerate() {
+                out.push(&mut work, request, index as u32, position, meta.context);
+            }
+            out.starts.push(out.ends.len() as u32);
+        }
+        out.weights.shrink_to_fit();
+        out.places.shrink_to_fit();
+        Ok(out)
+    }
+
+    fn push(&mut self, work: &mut Work, r: &TraceRequest, index: u32, p: &Position, context: u32) {
+        // The caps of the decode loop: nodes fit into the rows behind the root, accepted tokens and the bonus into what may
+        // still be emitted.
+        let start = r.prompt_tokens + index;
+        let nodes = self.max_nodes.min(context.saturating_sub(start).saturating_sub(1));
+        let left = r.max_new - 1 - index;
+        let depth = (p.ends.len() as u32).min(left.saturating_sub(1));
+        let behind = r.emitted - 1 - index;
+        let chain = p.truth.iter().take(depth as usize).take_while(|t| **t == Some(0)).count();
+        self.chains.push(chain as u8);
+        self.behind.push(behind);
+        let certain = work.run(self, p, depth, nodes);
+        self.certain.push(certain);
+        self.ends.push(self.weights.len() as u32);
+    }
+}
+
+/// Working memory of one position.
+#[derive(Debug, Default)]
+struct Work {
+    order: PopOrder,
+    flat: Vec<Candidate>,
+    ends: Vec<usize>,
+    /// What the drafter may give to the best unlisted rank, by row: a probability.
+    unlisted: Vec<f64>,
+    nodes: Vec<Popped>,
+}
+
+impl Work {
+    /// Appends the nodes and rises of one position; answers up to which budget its trees are certain.
+    fn run(&mut self, out: &mut Nested, p: &Position, depth: u32, budget: u32) -> u16 {
+        let Self { order, flat, ends, unlisted, nodes } = self;
+        flat.clear();
+        ends.clear();
+        unlisted.clear();
+        for d in 1..=depth {
+            let row = p.row(d);
+            // A tree of B nodes reads no rank beyond B − d at depth d.
+            let reach = (budget + 1).saturating_sub(d) as usize;
+            flat.extend(row.iter().take(reach).enumerate().map(|(r, &logp)| Candidate { token: r as u32, logp }));
+            ends.push(flat.len());
+            unlisted.push(if row.len() < reach { best_unlisted(row) } else { 0.0 });
+        }
+        let mut rows: [&[Candidate]; MOST_DEPTH as usize] = [&[]; MOST_DEPTH as usize];
+        let mut begin = 0;
+        for (row, &end) in rows.iter_mut().zip(ends.iter()) {
+            *row = &flat[begin..end];
+            begin = end;
+        }
+        nodes.clear();
+        order.run(&rows[..ends.len()], out.spine, budget, |node| nodes.push(node));
+        let rises = out.rises.len();
+        out.rises.resize(rises + out.depth as usize, NEVER);
+        let (mut tip, mut reached) = (0, 0);
+        for (i, node) in nodes.iter().enumerate() {
+            out.weights.push(node.score.exp() as f32);
+            out.places.push((node.depth as u16) << RANK_BITS | node.rank as u16);
+            if node.parent == tip
+                && node.depth == reached + 1
+                && p.truth.get(reached as usize) == Some(&Some(node.rank))
+            {
+                out.rises[rises + reached as usize] = i as u16 + 1;
+                reached += 1;
+                tip = i as u32 + 1;
+            }
+        }
+        certain(nodes, unlisted, ends, out.spine)
+    }
+}
+
+/// The most that the rank behind the last listed one can have: no more than that one, and than what is left of 1.
+fn best_unlisted(row: &[f32]) -> f64 {
+    let Some(&last) = row.last() else { return 0.0 };
+    let listed: f64 = row.iter().map(|&l| f64::from(l).exp()).sum();
+    f64::from(last).exp().min((1.0 - listed).max(0.0))
+}
+
+/// The number of nodes before the first that an unlisted rank could have preceded.
+fn certain(nodes: &[Popped], unlisted: &[f64], ends: &[usize], spine: u32) -> u16 {
+    let _ = (nodes, unlisted, ends, spine);
+    u16::MAX
+}
