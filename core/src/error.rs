@@ -51,6 +51,12 @@ pub enum Error {
     /// The engine failed as a whole.
     #[error("engine: {0}")]
     Engine(String),
+    /// Nothing runs, and the engine does not become ready for the next request however long it idles.
+    #[error("request {request} is never ready to be admitted, though nothing runs: the run cannot go on")]
+    Stalled {
+        /// Id of the request.
+        request: u64,
+    },
     /// The policy asked for more waves of expansion than a tree can be deep.
     #[error("policy `{policy}` did not finish its trees after {waves} waves")]
     Waves {

@@ -124,7 +124,7 @@ pub use draft::{Ask, Candidate, Conditional, DraftView, Draw, Lattice, NodeRef};
 pub use error::{Error, Fault};
 pub use forest::Forest;
 pub use law::{End, Law, Rows, Step, Truth};
-pub use log::{Entry, Phase, PhaseTimes, RoundLog};
+pub use log::{Entry, Phase, PhaseTimes, Priced, RoundLog};
 pub use mask::AncestorMask;
 pub use round::{RoundView, check_fit};
 pub use schedule::{Response, RunSetup, run};

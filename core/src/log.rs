@@ -51,6 +51,24 @@ impl PhaseTimes {
     }
 }
 
+/// What a model says of a round beside its times: modelled, never counted or measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Priced {
+    /// Expected distinct routed experts per MoE layer; `None` for a target without experts.
+    pub experts: Option<f64>,
+    /// Rows that the step ran over, those that pad it to its graph included.
+    pub padded_rows: u32,
+    /// Mean board power per GPU over the round.
+    pub watts: f64,
+    /// Energy of the round over all GPUs.
+    pub joules: f64,
+    /// Whether every figure lies within the supported domain of its table.
+    pub in_domain: bool,
+    /// Prefill time in ms that the round's requests waited for, where prefill is charged; it stands under
+    /// [`Phase::Prefill`] too.
+    pub charged_ms: f64,
+}
+
 /// One request's part of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -89,6 +107,8 @@ pub struct RoundLog {
     pub graph: Option<u32>,
     /// Time by phase; `None` when the engine has no clock.
     pub times: Option<PhaseTimes>,
+    /// What a cost model says of the round, where one priced it.
+    pub priced: Option<Priced>,
     /// Waves of conditional expansion.
     pub waves: u32,
     /// Results in batch order, pushed by the engine's commit; the round protocol moves them into `entries`.
@@ -108,10 +128,24 @@ impl RoundLog {
         self.entries.iter().filter_map(|e| e.result.as_ref().ok()).map(|s| s.emitted.len() as u32).sum()
     }
 
+    /// Time in ms that the round took from its requests: its decode phases, and prefill where that is charged. `None`
+    /// without a clock.
+    #[must_use]
+    pub fn ms(&self) -> Option<f64> {
+        Some(self.times?.round() + self.priced.map_or(0.0, |p| p.charged_ms))
+    }
+
     /// Mean number of distinct experts over MoE layers, where it was counted.
     #[must_use]
-    pub fn experts_mean(&self) -> Option<f64> {
+    pub fn experts_counted(&self) -> Option<f64> {
         (!self.experts.is_empty())
             .then(|| self.experts.iter().map(|&e| f64::from(e)).sum::<f64>() / self.experts.len() as f64)
+    }
+
+    /// Mean number of distinct experts over MoE layers: counted, or else as modelled ([`RoundLog::experts_counted`] tells
+    /// which).
+    #[must_use]
+    pub fn experts_mean(&self) -> Option<f64> {
+        self.experts_counted().or_else(|| self.priced?.experts)
     }
 }

@@ -42,10 +42,11 @@ impl Response {
 }
 
 /// Runs every request to its end. Requests are admitted in list order into the lowest free slot, at most `concurrency` at
-/// a time. `sink` sees each round. Returns one response a request, in list order.
+/// a time, each when the engine is ready for it. `sink` sees each round. Returns one response a request, in list order.
 ///
 /// # Errors
 /// [`Error::Refused`] before the first round when policy, law and engine do not fit; later only what ends the whole run.
+/// [`Error::Stalled`] when nothing runs and the next request never becomes ready.
 pub fn run<E: Engine>(
     engine: &mut E,
     policy: &mut dyn TreePolicy,
@@ -67,14 +68,19 @@ pub fn run<E: Engine>(
         .map(|r| Response { request: r.id, tokens: Vec::new(), steps: 0, end: Ok(End::Length) })
         .collect();
     let mut waiting = 0..requests.len();
+    let mut idled = false;
     let mut batch = Batch::default();
     let mut stage = Stage::default();
     let mut round = 0;
     loop {
         engine.mark(Phase::Prefill);
         while (batch.len() as u32) < limits.concurrency
-            && let Some(index) = waiting.next()
+            && waiting.start < waiting.end
+            && engine.ready(&requests[waiting.start])
         {
+            let index = waiting.start;
+            waiting.start += 1;
+            idled = false;
             let slot = free_slot(&batch);
             match prefill(engine, slot, &requests[index], index, setup.law, info.context) {
                 Ok((seq, end)) => {
@@ -94,7 +100,13 @@ pub fn run<E: Engine>(
             }
         }
         if batch.is_empty() {
-            return Ok(responses);
+            let Some(next) = requests.get(waiting.start) else { return Ok(responses) };
+            if idled {
+                return Err(Error::Stalled { request: next.id });
+            }
+            engine.idle();
+            idled = true;
+            continue;
         }
         engine.mark(Phase::Host);
         let log = run_round(engine, policy, &batch, &round_setup, &mut stage, round, sink)?;

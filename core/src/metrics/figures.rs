@@ -1,7 +1,7 @@
 //! The figures that a tally gives.
 
 use super::compare::Tpot;
-use super::tally::{DepthCount, Phi, Point, RequestTally, Tally};
+use super::tally::{DepthCount, Phi, Point, PricedSum, RequestTally, Tally};
 use crate::log::PhaseTimes;
 use std::collections::BTreeMap;
 
@@ -106,25 +106,32 @@ impl Tally {
         (self.steps() > 0).then(|| rows as f64 / self.steps() as f64)
     }
 
-    /// Distinct experts per MoE layer (mean of a round) by rows of the whole round.
+    /// Distinct experts per MoE layer (mean of a round) by rows of the whole round: counted, or as a cost model has them
+    /// ([`PricedSum::experts_modelled`] of [`Tally::priced`] tells how many rounds are).
     #[must_use]
     pub fn experts(&self) -> &BTreeMap<u32, Point> {
         &self.experts
     }
 
-    /// Mean distinct experts per MoE layer and round, where they were counted.
+    /// Mean distinct experts per MoE layer and round, where they were counted or modelled.
     #[must_use]
     pub fn experts_mean(&self) -> Option<f64> {
         whole(&self.experts).mean()
     }
 
-    /// Round time in ms (prefill apart) by rows of the whole round.
+    /// Sums over the rounds that a cost model priced.
+    #[must_use]
+    pub fn priced(&self) -> PricedSum {
+        self.priced
+    }
+
+    /// Round time in ms (prefill apart unless charged) by rows of the whole round.
     #[must_use]
     pub fn ms(&self) -> &BTreeMap<u32, Point> {
         &self.ms
     }
 
-    /// Mean round time in ms (prefill apart), where there is a clock.
+    /// Mean round time in ms (prefill apart unless charged), where there is a clock.
     #[must_use]
     pub fn ms_mean(&self) -> Option<f64> {
         whole(&self.ms).mean()

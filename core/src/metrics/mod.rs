@@ -18,7 +18,7 @@ mod waterfall;
 pub use bootstrap::{Bootstrap, Interval};
 pub use compare::{Incomparable, Tpot, speedup};
 pub use loops::{LOOP_MIN, LOOP_PERIOD, LOOP_WINDOW, loop_share, looped};
-pub use tally::{DepthCount, Phi, Point, RequestTally, Tally};
+pub use tally::{DepthCount, Phi, Point, PricedSum, RequestTally, Tally};
 pub use truth::{Rooted, TruthTracker};
 pub use warning::{Warning, warnings};
 pub use waterfall::{Loss, Waterfall, oracle, reachable};

@@ -16,7 +16,7 @@ pub struct RequestTally {
     pub accepted: u64,
     /// Rows verified, roots included.
     pub rows: u64,
-    /// Time of the rounds that it took part in, in ms; 0 without a clock.
+    /// Time of the rounds that it took part in, in ms, charged prefill included; 0 without a clock.
     pub ms: f64,
 }
 
@@ -78,6 +78,35 @@ pub struct Phi {
     pub steps: u64,
 }
 
+/// Sums over the rounds that a cost model priced ([`RoundLog::priced`]).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PricedSum {
+    /// Priced rounds.
+    pub rounds: u64,
+    /// Those with a figure outside the domain of its table.
+    pub outside: u64,
+    /// Those whose distinct experts are modelled, since none were counted.
+    pub experts_modelled: u64,
+    /// Σ rows with padding.
+    pub padded_rows: u64,
+    /// Σ energy over all GPUs.
+    pub joules: f64,
+    /// Σ prefill that was charged, in ms.
+    pub charged_ms: f64,
+}
+
+impl PricedSum {
+    fn add(&mut self, log: &RoundLog) {
+        let Some(priced) = log.priced else { return };
+        self.rounds += 1;
+        self.outside += u64::from(!priced.in_domain);
+        self.experts_modelled += u64::from(log.experts_counted().is_none() && priced.experts.is_some());
+        self.padded_rows += u64::from(priced.padded_rows);
+        self.joules += priced.joules;
+        self.charged_ms += priced.charged_ms;
+    }
+}
+
 /// Adds up the rounds of one cell. Feed it every measured round once; leave warm-up rounds out and say so.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tally {
@@ -92,6 +121,7 @@ pub struct Tally {
     pub(super) phi: Phi,
     pub(super) phi_by_floor: BTreeMap<u32, Phi>,
     pub(super) times: PhaseTimes,
+    pub(super) priced: PricedSum,
     pub(super) rounds: u64,
     pub(super) timed_rounds: u64,
     pub(super) waves: u64,
@@ -131,7 +161,8 @@ impl Tally {
     fn add_with(&mut self, log: &RoundLog, offered: impl Fn(usize, &Entry, &Step) -> bool) {
         self.rounds += 1;
         self.waves += u64::from(log.waves);
-        let round_ms = log.times.map(|t| t.round());
+        self.priced.add(log);
+        let round_ms = log.ms();
         if let Some(times) = log.times {
             self.timed_rounds += 1;
             for (sum, ms) in self.times.ms.iter_mut().zip(times.ms) {

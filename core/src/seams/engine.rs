@@ -114,6 +114,17 @@ pub trait Engine {
     /// What it can do.
     fn info(&self) -> EngineInfo;
 
+    /// Whether the next waiting request may be admitted now: it has arrived, and its KV fits beside what runs. A request
+    /// that can never be served is ready too, so that [`Engine::admit`] can say why. Asked in list order: a request that
+    /// must wait holds up those behind it. Engines without arrivals and with fixed slots are always ready.
+    fn ready(&mut self, _request: &Request) -> bool {
+        true
+    }
+
+    /// Nothing runs and the next waiting request is not ready: move the clock on to when it will be. When it is not ready
+    /// after that either, the run ends with [`Error::Stalled`].
+    fn idle(&mut self) {}
+
     /// Takes the next chunk of `request`'s prompt into `slot`; the first call for a free slot starts it.
     ///
     /// # Errors

@@ -109,6 +109,14 @@ impl<E: Engine> Engine for Capped<E> {
         EngineInfo { width: info.width.min(self.width), depth: info.depth.min(self.depth), ..info }
     }
 
+    fn ready(&mut self, request: &Request) -> bool {
+        self.inner.ready(request)
+    }
+
+    fn idle(&mut self) {
+        self.inner.idle();
+    }
+
     fn admit(
         &mut self,
         slot: u32,
