@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accept;
+pub mod batch;
 pub mod cost;
 pub mod profile;
 pub mod optable;

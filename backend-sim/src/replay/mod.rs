@@ -46,6 +46,11 @@ impl ReplayEngine {
         })
     }
 
+    /// Recording, drafter and verifier, for an engine that wraps them.
+    pub(crate) fn into_parts(self) -> (Recording, ReplayDrafter, ReplayVerifier) {
+        (self.recording, self.drafter, self.verifier)
+    }
+
     /// The trace that it answers from.
     #[must_use]
     pub fn trace(&self) -> &Trace {
@@ -71,15 +76,8 @@ impl Engine for ReplayEngine {
     }
 
     fn admit(&mut self, _slot: u32, request: &Request, _law: &Law<'_>) -> Result<Admit, Fault> {
-        let recorded = self.recording.request(request.id)?;
-        if request.max_new != recorded.max_new {
-            // A longer response is not on record, a shorter one would have had shallower trees near its end.
-            return Err(Fault::Request(format!(
-                "request {} was recorded with `max_new` = {}, it cannot be replayed with {}",
-                request.id, recorded.max_new, request.max_new
-            )));
-        }
-        Ok(Admit::Done { root: self.recording.root(recorded), start: recorded.prompt_tokens })
+        let (root, start) = self.recording.admit(request)?;
+        Ok(Admit::Done { root, start })
     }
 
     fn release(&mut self, _slot: u32) {}
@@ -130,6 +128,30 @@ impl Recording {
     fn request(&self, id: u64) -> Result<&TraceRequest, Fault> {
         let at = self.index.get(&id).and_then(|&i| self.trace.requests.get(i));
         at.ok_or_else(|| Fault::Request(format!("the trace has no request {id}")))
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The request with this id and its place in the trace.
+    pub fn place(&self, id: u64) -> Option<(usize, &TraceRequest)> {
+        let &place = self.index.get(&id)?;
+        Some((place, self.trace.requests.get(place)?))
+    }
+
+    /// Root and start of a request that is admitted.
+    pub fn admit(&self, request: &Request) -> Result<(u32, u32), Fault> {
+        let recorded = self.request(request.id)?;
+        if request.max_new != recorded.max_new {
+            // A longer response is not on record, a shorter one would have had shallower trees near its end.
+            return Err(Fault::Request(format!(
+                "request {} was recorded with `max_new` = {}, it cannot be replayed with {}",
+                request.id, recorded.max_new, request.max_new
+            )));
+        }
+        Ok((self.root(recorded), recorded.prompt_tokens))
     }
 
     /// The request of `seq` and the index of its root among the emitted tokens.

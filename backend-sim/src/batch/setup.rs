@@ -1,0 +1,43 @@
+//! What a priced run is made of.
+
+use super::Arrivals;
+
+/// What the prompts of joining requests cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefill {
+    /// Nothing: the loop is decoding alone.
+    Excluded,
+    /// Their time: a prompt runs in chunks of this many tokens between two rounds, and everyone waits for it.
+    Charged {
+        /// Prompt tokens per chunk, at least 1.
+        chunk: u32,
+    },
+}
+
+/// Room for the KV cache on each GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KvRoom {
+    /// Bytes left beside the weights, per GPU.
+    pub bytes: u64,
+    /// Bytes of one token's KV, per GPU.
+    pub per_token: f64,
+}
+
+/// What a priced run is made of, beside trace and cost model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchSetup {
+    /// The concurrency cap.
+    pub slots: u32,
+    /// When requests arrive.
+    pub arrivals: Arrivals,
+    /// What their prompts cost.
+    pub prefill: Prefill,
+    /// Every response is placed behind this many tokens, whatever its recorded prompt; `None` = behind its own prompt.
+    pub context: Option<u32>,
+    /// The most nodes that a tree may have: its rows need KV too.
+    pub budget: u32,
+    /// Rows of one request's draft pass: the block of a block drafter, 1 for a conditional drafter.
+    pub draft_rows: u32,
+    /// Room for KV; `None` = no limit.
+    pub kv: Option<KvRoom>,
+}
