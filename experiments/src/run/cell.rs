@@ -1,5 +1,6 @@
 //! One cell, from a fresh engine to its figures.
 
+use super::energy::Reading;
 use super::figures::{Measured, detail};
 use super::gauge::Gauge;
 use super::machine::ThreadTime;
@@ -68,7 +69,7 @@ impl<S: Source> Bench<'_, S> {
         let mut policy = spec.policy(self.registry, &limits)?;
         let mut observations = self.observations(spec, policy.needs(&limits).time)?;
         let mut gauge = Gauge::new(self.source, &spec.key, self.experiment.record, !info.conditional);
-        let begin = ThreadTime::now();
+        let (begin, drawn) = (ThreadTime::now(), Reading::now(self.source.joules()));
         let responses = {
             let width = if info.conditional { 0 } else { info.width };
             let mut watched = Watched::new(&mut *policy, width, observations.as_mut());
@@ -82,6 +83,7 @@ impl<S: Source> Bench<'_, S> {
             })?
         };
         let end = ThreadTime::now();
+        let energy = drawn.zip(Reading::now(self.source.joules())).and_then(|(begin, end)| begin.until(end));
         if let Some(o) = &observations {
             anyhow::ensure!(!o.exhausted, "the run has more rounds than observations were logged: another experiment?");
         }
@@ -93,7 +95,7 @@ impl<S: Source> Bench<'_, S> {
             anyhow::bail!("no request finished; the first one: {why}");
         }
         let rows = std::mem::take(&mut gauge.rows);
-        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side };
+        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side, energy };
         let mut detail = detail(self.source, self.experiment, spec, &measured);
         detail.warnings.extend(failures(&responses));
         if facts.clock

@@ -8,6 +8,7 @@ use treeline_core::{Engine as _, Law, Request};
 use treeline_cuda::CudaError;
 use treeline_cuda::device::{Dtype, Gpu};
 use treeline_cuda::engine::{CudaEngine, CudaPair, CudaSettings, DrafterSource, MOST_NODES, PairOptions};
+use treeline_cuda::probe::Meter;
 
 /// A target and a drafter on one GPU, with their prompts. Cells share the weights and run one after another.
 pub(super) struct CudaSource {
@@ -16,7 +17,13 @@ pub(super) struct CudaSource {
     cuda: Cuda,
     /// The largest tree that engines have room for.
     nodes: u32,
+    meter: Option<Meter>,
     facts: Facts,
+}
+
+/// The meter of the GPU; `None` where it cannot be read, which ends no run.
+pub(super) fn meter(cuda: &Cuda) -> Option<Meter> {
+    (!cuda.emulated).then(|| Meter::open(cuda.gpu as usize).ok()).flatten()
 }
 
 impl CudaSource {
@@ -52,7 +59,7 @@ impl CudaSource {
             clock: !cuda.emulated,
             notes: cuda.emulated.then_some(emulated).into_iter().collect(),
         })?;
-        Ok(Self { pair, served, cuda: *cuda, nodes, facts })
+        Ok(Self { pair, served, cuda: *cuda, nodes, meter: meter(cuda), facts })
     }
 }
 
@@ -116,5 +123,9 @@ impl Source for CudaSource {
 
     fn one_at_a_time(&self) -> bool {
         true
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.meter.and_then(|m| m.joules().ok())
     }
 }

@@ -1,5 +1,6 @@
 //! From what was noted of a cell's rounds to its figures. A figure that has no data is absent, never 0 or NaN.
 
+use super::energy::Energy;
 use super::gauge::{Gauge, Share};
 use super::plan::{CellSpec, PLAIN};
 use super::source::Source;
@@ -17,6 +18,8 @@ pub(super) struct Measured<'m, S> {
     pub responses: &'m [Response],
     /// Cells that ran side by side, at most.
     pub side_by_side: usize,
+    /// What the device drew, where it tells.
+    pub energy: Option<Energy>,
 }
 
 /// A figure with its interval.
@@ -52,6 +55,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
     let tpot = tally.tpot(spec.concurrency);
     let loops = facts.tokens.then(|| loop_share(finished(m.responses).map(|r| r.tokens.as_slice()))).flatten();
     let experts = tally.experts_mean().and_then(finite);
+    let tokens: u64 = m.responses.iter().map(|r| u64::from(r.decoded())).sum();
     let cell = Cell {
         backend: facts.backend.to_owned(),
         policy: spec.kind.clone(),
@@ -82,8 +86,8 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tok_s_hi: rate.hi,
         tok_s_user: tpot.ms().and_then(|ms| finite(1e3 / ms)),
         tok_s_gpu: None,
-        joules_per_token: None,
-        power_w: None,
+        joules_per_token: m.energy.filter(|_| tokens > 0).and_then(|e| finite(e.joules / tokens as f64)),
+        power_w: m.energy.and_then(|e| finite(e.joules / e.seconds)),
         speedup: None,
         speedup_lo: None,
         speedup_hi: None,

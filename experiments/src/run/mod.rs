@@ -9,6 +9,7 @@ mod calibrate;
 mod cell;
 mod cpu;
 mod cuda;
+mod energy;
 mod execute;
 mod figures;
 mod files;

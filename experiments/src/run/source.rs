@@ -33,6 +33,11 @@ pub(super) trait Source: Sync {
         false
     }
 
+    /// Joules that the device has drawn since some moment, where it tells.
+    fn joules(&self) -> Option<f64> {
+        None
+    }
+
     /// Id of the warm-up request; none of a workload has it, unless the source can answer for its own alone.
     fn warm_id(&self) -> u64 {
         u64::MAX

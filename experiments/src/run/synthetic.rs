@@ -1,6 +1,6 @@
 //! Synthetic weights at real shapes on a GPU as a source of rounds: times are measured, acceptance is a trace's.
 
-use super::cuda::in_our_words;
+use super::cuda::{in_our_words, meter};
 use super::plan::sha256;
 use super::source::{Facts, Source, decimal};
 use super::warnings::RunWarning;
@@ -18,6 +18,7 @@ use treeline_cuda::engine::{
     CudaEngine, CudaPair, CudaSettings, MOST_CHUNK, MOST_NODES, MOST_WIDTH, Recorded, RoutingModel, SyntheticPair,
 };
 use treeline_cuda::model::{Shard, Synthetic as Shapes};
+use treeline_cuda::probe::Meter;
 
 /// The name under which shapes of Kimi K2.6 and its drafter are known.
 const KIMI: &str = "kimi-k2.6";
@@ -29,6 +30,7 @@ pub(super) struct SyntheticSource {
     what: Synthetic,
     /// The largest tree that engines have room for.
     nodes: u32,
+    meter: Option<Meter>,
     facts: Facts,
 }
 
@@ -60,7 +62,8 @@ impl SyntheticSource {
         let nodes = budgets.max().unwrap_or(0).min(MOST_NODES);
         let depth = engine(&pair, what, 1, 0)?.info().depth;
         let facts = facts(&pair, &recorded, what, &digest, depth, layers);
-        Ok(Self { pair, recorded, what: what.clone(), nodes, facts })
+        let meter = meter(&what.cuda);
+        Ok(Self { pair, recorded, what: what.clone(), nodes, meter, facts })
     }
 }
 
@@ -195,6 +198,10 @@ impl Source for SyntheticSource {
 
     fn one_at_a_time(&self) -> bool {
         true
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.meter.and_then(|m| m.joules().ok())
     }
 
     fn warm_id(&self) -> u64 {
