@@ -31,9 +31,12 @@
 pub mod accept;
 pub mod batch;
 pub mod cost;
-pub mod profile;
-pub mod optable;
+pub mod experts;
+pub mod memory;
 pub mod nested;
+pub mod optable;
+pub mod power;
+pub mod profile;
 pub mod record;
 pub mod replay;
 pub mod validate;

@@ -31,6 +31,12 @@ pub struct Deployment {
     pub memory_fraction: f64,
     /// Of that, what is neither weights nor cache, bytes per rank: activations, graphs, communication buffers.
     pub reserve_bytes: u64,
+    /// Cache tokens that are allotted together.
+    pub page_tokens: u32,
+    /// Most rows of a step at which shared experts run beside the routed ones, on a stream of their own; 0: never.
+    pub shared_stream_rows: u32,
+    /// Distinct experts under this deployment's load without trees: name or path of an expert model.
+    pub experts: String,
     /// What is known about tree attention in this engine.
     pub tree_attention: TreeAttention,
     /// Which op tables price which op.
@@ -123,6 +129,8 @@ pub struct Tables {
     pub allreduce: Option<TableRef>,
     /// Decode attention.
     pub attention: TableRef,
+    /// Whether that table is of the whole attention module, projections included, and not of the kernel alone.
+    pub attention_module: bool,
     /// Dense products.
     pub gemm: TableRef,
 }
@@ -206,6 +214,9 @@ impl Deployment {
             kv_bytes_per_element: kv,
             memory_fraction,
             reserve_bytes: f.field("reserve_bytes", s)?,
+            page_tokens: f.size("page_tokens", 65_536, s)?,
+            shared_stream_rows: f.field("shared_stream_rows", s)?,
+            experts: f.field("experts", s)?,
             tree_attention: tree_attention(f.need("tree_attention")?)?,
             tables: tables(f.need("tables")?, s)?,
             overheads: overheads(f.need("overheads")?, s)?,
@@ -281,8 +292,16 @@ fn tables(f: Fields<'_, '_>, s: &mut Sources) -> Result<Tables, ProfileError> {
     let missing = |key: &str| f.error(key, "missing: name the engine and version whose kernel was measured");
     let attention = read("attention")?.ok_or_else(|| missing("attention"))?;
     let gemm = read("gemm")?.ok_or_else(|| missing("gemm"))?;
+    let attention_module = match f.field::<String>("attention_form", s)?.as_str() {
+        "kernel" => false,
+        "module" => true,
+        other => {
+            let known = "\"kernel\" and \"module\" are";
+            return Err(f.error("attention_form", format!("\"{other}\" is not known; {known}")));
+        }
+    };
     f.finish()?;
-    Ok(Tables { moe, allreduce, attention, gemm })
+    Ok(Tables { moe, allreduce, attention, attention_module, gemm })
 }
 
 fn overheads(f: Fields<'_, '_>, s: &mut Sources) -> Result<Overheads, ProfileError> {

@@ -21,7 +21,7 @@ mod deployment;
 mod drafter;
 mod error;
 mod hardware;
-mod load;
+pub(crate) mod load;
 mod model;
 mod shape;
 mod sourced;

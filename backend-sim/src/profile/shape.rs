@@ -59,6 +59,21 @@ impl Attention {
     }
 }
 
+impl Attention {
+    /// Parameters of one layer's attention on each of `ranks`: a rank has one key head at least, so few heads are copied.
+    #[must_use]
+    pub fn params_per_rank(&self, hidden: u32, ranks: u32) -> f64 {
+        let p = f64::from(ranks.max(1));
+        match *self {
+            Self::Mla { .. } => self.replicated_params(hidden) + self.split_params(hidden) / p,
+            Self::Gqa { heads, kv_heads, head_dim } => {
+                let kv = f64::from(kv_heads.div_ceil(ranks.max(1)));
+                2.0 * f64::from(hidden) * f64::from(head_dim) * (f64::from(heads) / p + kv)
+            }
+        }
+    }
+}
+
 impl Moe {
     /// Parameters of one expert of a model of this width: gate, up and down.
     #[must_use]
