@@ -12,6 +12,8 @@
 //! | `spine-first` | the whole rank-0 path, then best-first |
 //! | `top-k` | the best `width` per level, then the best of all levels (EAGLE-2); or fixed widths per level |
 //! | `adaptive` | best-first by calibrated probabilities, its budget chosen by measured acceptance and step cost |
+//! | `cost-aware` | best-first, each request's size chosen by the cost of its step |
+//! | `batch-wide` | the best nodes over all requests, as many as the cost of the shared step makes worth while |
 //! | `sequoia` | the optimal fixed shape for given acceptance by rank |
 //! | `opt-tree` | the best per level until a level adds too little |
 //! | `spec-exec` | the best frontier nodes in beams, discounted by depth |

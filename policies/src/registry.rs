@@ -139,6 +139,8 @@ impl Registry {
         registry.add::<crate::spine_first::SpineFirstConfig>();
         registry.add::<crate::top_k::TopKConfig>();
         registry.add::<crate::adaptive::AdaptiveConfig>();
+        registry.add::<crate::cost_aware::CostAwareConfig>();
+        registry.add::<crate::cost_aware::BatchWideConfig>();
         registry.add::<crate::sequoia::SequoiaConfig>();
         registry.add::<crate::opt_tree::OptTreeConfig>();
         registry.add::<crate::spec_exec::SpecExecConfig>();

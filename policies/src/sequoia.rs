@@ -10,14 +10,23 @@
 //!
 //! The size counts the root; a budget of B nodes is m = B + 1. The shape does not depend on the draft, so candidates may
 //! also be drawn.
+//!
+//! Hardware-aware (`size = "cost"`): the size is the end with the highest expected tokens over the ms of a step in which
+//! every request verifies such a tree. The expectation is the same in every round, so the ratio is the long-run optimum
+//! too. All ends are compared, plain decoding (no draft) among them.
 
+mod table;
+
+pub use table::Table;
+
+use crate::cost_aware::{Goal, Objective, check_latency, choose, per_request};
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::{Shape, Shaped};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Program, Round, TreePolicy};
+use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Program, Round, StepShape, TreePolicy};
 
 /// Parameters of `sequoia`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +35,28 @@ pub struct SequoiaConfig {
     /// Measured acceptance by rank: entry r is the probability that the child of rank r is the accepted one, given that
     /// its parent was. At least one positive entry, their sum at most 1.
     pub acceptance: Vec<f64>,
+    /// `budget`: the run's budget is the size. `cost`: the size up to the run's budget at which tokens per ms of the step
+    /// are highest, by the step cost.
+    #[serde(default = "default_size")]
+    pub size: Size,
+    /// With `size = "cost"`: goodput, the most ms that a step may take for its tokens to count; no limit unless given.
+    /// Must not be given otherwise.
+    #[serde(default)]
+    pub latency_ms: Option<f64>,
+}
+
+/// What decides the size of the shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Size {
+    /// The run's budget.
+    Budget,
+    /// The step cost.
+    Cost,
+}
+
+fn default_size() -> Size {
+    Size::Budget
 }
 
 /// Table entries × inner steps that a build may take: a second or two.
@@ -36,10 +67,14 @@ impl PolicyConfig for SequoiaConfig {
     const ABOUT: &'static str = "the fixed shape that is optimal for a measured acceptance by rank (Sequoia)";
 
     fn example() -> Self {
-        Self { acceptance: vec![0.6, 0.12, 0.06, 0.03, 0.02, 0.01] }
+        Self { acceptance: vec![0.6, 0.12, 0.06, 0.03, 0.02, 0.01], size: default_size(), latency_ms: None }
     }
 
     fn build(self, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
+        check_latency(Self::KIND, self.latency_ms)?;
+        if self.size == Size::Budget && self.latency_ms.is_some() {
+            return Err(BuildError::value(Self::KIND, "latency_ms", "only `size = \"cost\"` reads it"));
+        }
         let bad = |why: String| Err(BuildError::value(Self::KIND, "acceptance", why));
         if let Some(i) = self.acceptance.iter().position(|p| !(0.0..=1.0).contains(p)) {
             return bad(format!("entry {i} is {}, not a probability", self.acceptance[i]));
@@ -65,114 +100,12 @@ impl PolicyConfig for SequoiaConfig {
         let table = Table::new(p, limits.budget, limits.depth);
         Ok(Box::new(Sequoia {
             full: Arc::new(table.shape(limits.budget, limits.depth)),
+            sizing: (self.size == Size::Cost).then(|| Sizing::new(self.latency_ms)),
             table,
             shapes: BTreeMap::new(),
             seqs: Vec::new(),
             shaped: Shaped::default(),
         }))
-    }
-}
-
-/// The filled table of the dynamic programme.
-#[derive(Debug)]
-pub struct Table {
-    /// Most rows and levels.
-    rows: usize,
-    levels: usize,
-    branches: usize,
-    /// `T[m][l][b]`; −∞ where exactly m nodes do not fit. Index ((l · rows) + m − 1) · (branches + 1) + b.
-    value: Vec<f64>,
-    /// The maximising y of the same entry.
-    split: Vec<u32>,
-    /// max over b of `T[m][l][b]` and its b, by l · rows + m − 1.
-    best: Vec<(f64, u32)>,
-}
-
-impl Table {
-    /// The table for trees of up to `budget` nodes (root not counted) and `depth` levels. `p` is acceptance by rank.
-    #[must_use]
-    pub fn new(p: &[f64], budget: u32, depth: u32) -> Self {
-        // Without levels there is the root alone.
-        let (rows, branches) = (if depth == 0 { 1 } else { budget as usize + 1 }, p.len());
-        let levels = depth.min(budget) as usize + 1;
-        let entries = rows * levels * (branches + 1);
-        let mut t = Self {
-            rows,
-            levels,
-            branches,
-            value: vec![f64::NEG_INFINITY; entries],
-            split: vec![0; entries],
-            best: vec![(f64::NEG_INFINITY, 0); rows * levels],
-        };
-        for l in 0..levels {
-            let leaf = t.at(1, l, 0);
-            t.value[leaf] = 1.0;
-            t.best[l * rows] = (1.0, 0);
-            if l == 0 {
-                continue;
-            }
-            for (b, &p) in (1..).zip(p) {
-                for m in 2..=rows {
-                    let mut best = (f64::NEG_INFINITY, 0);
-                    for y in 1..m {
-                        let value = t.value[t.at(y, l, b - 1)] + p * t.best[(l - 1) * rows + m - y - 1].0;
-                        if value > best.0 {
-                            best = (value, y as u32);
-                        }
-                    }
-                    let entry = t.at(m, l, b);
-                    (t.value[entry], t.split[entry]) = best;
-                    let top = &mut t.best[l * rows + m - 1];
-                    if best.0 > top.0 {
-                        *top = (best.0, b as u32);
-                    }
-                }
-            }
-        }
-        t
-    }
-
-    fn at(&self, m: usize, l: usize, b: usize) -> usize {
-        ((l * self.rows) + m - 1) * (self.branches + 1) + b
-    }
-
-    /// Expected tokens per step, bonus included, of the best tree of at most `budget` nodes and `depth` levels; and its
-    /// size with the root.
-    #[must_use]
-    pub fn best(&self, budget: u32, depth: u32) -> (f64, u32) {
-        let l = (depth as usize).min(self.levels - 1);
-        let sizes = 1..=(budget as usize + 1).min(self.rows);
-        let mut best = (f64::NEG_INFINITY, 1);
-        for m in sizes {
-            let value = self.best[l * self.rows + m - 1].0;
-            if value > best.0 {
-                best = (value, m as u32);
-            }
-        }
-        best
-    }
-
-    /// The best tree, level by level.
-    #[must_use]
-    pub fn shape(&self, budget: u32, depth: u32) -> Shape {
-        let mut shape = Shape::default();
-        let l = (depth as usize).min(self.levels - 1);
-        // Breadth first: nodes whose children are still to be added, with the size of their subtree and its levels.
-        let mut queue = std::collections::VecDeque::from([(0, self.best(budget, depth).1 as usize, l)]);
-        while let Some((node, mut m, l)) = queue.pop_front() {
-            let branches = self.best[l * self.rows + m - 1].1 as usize;
-            let first = shape.rows();
-            (0..branches as u32).for_each(|rank| {
-                shape.push(node, rank);
-            });
-            let begin = queue.len();
-            for b in (1..=branches).rev() {
-                let y = self.split[self.at(m, l, b)] as usize;
-                queue.insert(begin, (first + b as u32 - 1, m - y, l - 1));
-                m = y;
-            }
-        }
-        shape
     }
 }
 
@@ -186,6 +119,47 @@ pub struct Sequoia {
     /// Per sequence of this round.
     seqs: Vec<Arc<Shape>>,
     shaped: Shaped,
+    /// Where the size follows the cost.
+    sizing: Option<Sizing>,
+}
+
+/// Working memory of the choice of a size.
+#[derive(Debug)]
+struct Sizing {
+    goal: Goal,
+    ends: Vec<u32>,
+    rows: Vec<u32>,
+    ms: Vec<f64>,
+}
+
+impl Sizing {
+    fn new(latency_ms: Option<f64>) -> Self {
+        let goal = Goal { objective: Objective::Ratio, latency_ms };
+        Self { goal, ends: Vec::new(), rows: Vec::new(), ms: Vec::new() }
+    }
+
+    /// Nodes per request with the highest rate; `None` without a cost.
+    fn nodes(&mut self, round: &Round<'_>, table: &Table) -> Option<u32> {
+        let cost = round.cost?;
+        let requests = round.batch.len() as u32;
+        let context = round.batch.iter().map(|s| u64::from(s.start)).sum::<u64>() / u64::from(requests.max(1));
+        per_request(cost.bucket_ends(), requests, round.limits.budget, &mut self.ends);
+        self.rows.clear();
+        self.rows.extend(self.ends.iter().map(|n| requests.saturating_mul(1 + n)));
+        self.ms.clear();
+        self.ms.resize(self.ends.len(), 0.0);
+        let draft_rows = round.caps.iter().map(|c| c.depth + 1).sum();
+        let shape = StepShape { requests, rows: requests, context: context as u32, draft_rows };
+        cost.curve(&shape, &self.rows, &mut self.ms);
+        let plain = (1.0, cost.step(&StepShape { draft_rows: 0, ..shape }).total());
+        // Ends of 0 nodes would pay for a draft that they do not use.
+        let sized = self.ends.iter().zip(&self.ms).map(|(&n, &ms)| match n {
+            0 => plain,
+            n => (table.best(n, round.limits.depth).0, ms),
+        });
+        let chosen = choose(&self.goal, None, std::iter::once(plain).chain(sized))?;
+        Some(chosen.end.checked_sub(1).map_or(0, |end| self.ends[end]))
+    }
 }
 
 impl TreePolicy for Sequoia {
@@ -196,17 +170,17 @@ impl TreePolicy for Sequoia {
     fn needs(&self, limits: &Limits) -> Needs {
         // Near the end of a response a shallow shape may be wider than the full one.
         let (depth, width) = (limits.depth.min(limits.budget), self.table.branches as u32);
-        Needs { depth, width, draws: true, waves: true, ..Needs::default() }
+        Needs { depth, width, draws: true, waves: true, cost: self.sizing.is_some(), ..Needs::default() }
     }
 
     fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
         self.shaped.begin(round.batch.len());
         self.seqs.clear();
+        let size = self.sizing.as_mut().map_or(Some(u32::MAX), |s| s.nodes(round, &self.table));
         for caps in round.caps {
-            let shape = self
-                .shapes
-                .entry((caps.nodes, caps.depth))
-                .or_insert_with(|| Arc::new(self.table.shape(caps.nodes, caps.depth)));
+            let nodes = caps.nodes.min(size.unwrap_or(0));
+            let shape =
+                self.shapes.entry((nodes, caps.depth)).or_insert_with(|| Arc::new(self.table.shape(nodes, caps.depth)));
             ask.push(Ask { depth: shape.depth(), width: shape.width(), draw: round.draw });
             self.seqs.push(Arc::clone(shape));
         }
@@ -223,6 +197,9 @@ impl TreePolicy for Sequoia {
     }
 
     fn program(&self) -> Option<Program> {
-        Some(Program::Static { parents: self.full.parents().to_vec(), ranks: self.full.ranks().to_vec() })
+        // A size that follows the cost may change with every round.
+        self.sizing
+            .is_none()
+            .then(|| Program::Static { parents: self.full.parents().to_vec(), ranks: self.full.ranks().to_vec() })
     }
 }

@@ -99,6 +99,9 @@ fn steady_state_allocates_nothing() {
     forms.push(("best-first", json!({ "scope": "batch", "mean": 20 })));
     forms.push(("top-k", json!({ "widths": [4, 2, 1] })));
     forms.push(("adaptive", json!({ "objective": "renewal" })));
+    forms.push(("cost-aware", json!({ "calibration": "claimed", "objective": "ratio" })));
+    forms.push(("batch-wide", json!({ "calibration": "given", "reliability": [[-4.0, 0.01], [0.0, 0.9]] })));
+    forms.push(("sequoia", json!({ "acceptance": [0.6, 0.1], "size": "cost" })));
     for (kind, params) in forms {
         for conditional in [false, true] {
             let mut policy = registry.build(kind, &params, &limits).unwrap();

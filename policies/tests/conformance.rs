@@ -25,6 +25,13 @@ fn other_forms_conform() {
     check("top-k", json!({ "width": 6, "depth": 3 }));
     check("adaptive", json!({ "objective": "renewal" }));
     check("adaptive", json!({ "budgets": [0, 1, 4, 16, 64], "probe": 0.5, "memory": 8.0 }));
+    for kind in ["cost-aware", "batch-wide"] {
+        check(kind, json!({ "objective": "ratio", "calibration": "claimed", "off": false }));
+        check(kind, json!({ "calibration": "given", "reliability": [[-4.0, 0.01], [0.0, 0.9]], "latency_ms": 14.0 }));
+        check(kind, json!({ "memory": 4.0, "probe": 0.5, "beam": 2 }));
+    }
+    check("sequoia", json!({ "acceptance": [0.35, 0.3, 0.25], "size": "cost" }));
+    check("adaptive", json!({ "latency_ms": 16.0 }));
     check("opt-tree", json!({ "delta": 0.0 }));
     check("spec-exec", json!({ "decay": 1.0, "beam": 2, "waves": 3 }));
     check("talon", json!({ "width": 2, "mu": 0.9 }));

@@ -23,6 +23,14 @@ fn bad_parameters_are_refused_by_name() {
         ("spec-exec", json!({ "decay": 1.5 }), "decay"),
         ("opt-tree", json!({ "delta": -1.0 }), "delta"),
         ("adaptive", json!({ "probe": 0.001 }), "probe"),
+        ("adaptive", json!({ "latency_ms": 0.0 }), "latency_ms"),
+        ("sequoia", json!({ "acceptance": [0.5], "latency_ms": 20.0 }), "latency_ms"),
+        ("cost-aware", json!({ "reliability": [[0.0, 1.0]] }), "reliability"),
+        ("cost-aware", json!({ "calibration": "given" }), "reliability"),
+        ("batch-wide", json!({ "calibration": "given", "reliability": [[0.0, 0.5], [-1.0, 0.6]] }), "reliability"),
+        ("batch-wide", json!({ "calibration": "given", "reliability": [[-1.0, 0.6], [0.0, 0.5]] }), "reliability"),
+        ("batch-wide", json!({ "probe": 0.0 }), "probe"),
+        ("batch-wide", json!({ "memory": 1.0 }), "memory"),
         ("adaptive", json!({ "budgets": [4, 2] }), "budgets"),
         ("adaptive", json!({ "budgets": [64] }), "budgets"),
     ];
@@ -58,9 +66,8 @@ fn the_registry_lists_what_it_knows() {
     let registry = Registry::builtin();
     let list = registry.list(&limits(16, 7, 8)).unwrap();
     let kinds: Vec<_> = list.iter().map(|l| l.kind).collect();
-    let expected =
-        ["chain", "best-first", "spine-first", "top-k", "adaptive", "sequoia", "opt-tree", "spec-exec", "talon"];
-    assert_eq!(kinds, expected);
+    let expected = "chain best-first spine-first top-k adaptive cost-aware batch-wide sequoia opt-tree spec-exec talon";
+    assert_eq!(kinds.join(" "), expected);
     for policy in &list {
         assert!(policy.parameters.iter().all(|p| !p.about.is_empty()), "{}: a parameter without a word", policy.kind);
         let example = registry.example(policy.kind).unwrap();

@@ -8,7 +8,7 @@ use treeline_core::{Candidate, DraftView, Fault, NodeRef, Tree};
 /// Beta(s, s(1 − m)/m). With H hits and claims summing to Q, the posterior mean is (H + s)/(Q + s) · m, so
 /// (H + s)/(Q + s) is the factor that turns a claim q into q̂; 1 with no data.
 #[derive(Debug)]
-pub(super) struct Calibration {
+pub(crate) struct Calibration {
     ranks: usize,
     keep: f64,
     prior: f64,
@@ -81,7 +81,7 @@ struct Rows {
 
 /// Working memory of [`Calibrated`].
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     seqs: Vec<Rows>,
     rows: Vec<Candidate>,
     /// The drafter's own rows, in the same places.
@@ -137,7 +137,7 @@ impl Buffer {
 }
 
 /// Drafts with calibrated log-probabilities; everything else is the original's.
-pub(super) struct Calibrated<'a> {
+pub(crate) struct Calibrated<'a> {
     pub drafts: &'a dyn DraftView,
     pub buffer: &'a Buffer,
 }

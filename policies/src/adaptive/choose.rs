@@ -86,8 +86,19 @@ impl Prices {
     }
 }
 
+/// Makes ends whose step takes longer than `limit` ms infinitely expensive, all but the fastest where all do.
+pub(super) fn limit_latency(ms: &mut [f64], limit: Option<f64>) {
+    let Some(limit) = limit else { return };
+    let fastest = ms.iter().copied().fold(f64::INFINITY, f64::min);
+    for ms in ms {
+        if *ms > limit.max(fastest) {
+            *ms = f64::INFINITY;
+        }
+    }
+}
+
 /// Refuses a cost that is the same for one row and for very many: it would pin the choice to the largest tree.
-pub(super) fn refuse_flat(cost: &dyn StepCost) -> Result<(), String> {
+pub(crate) fn refuse_flat(cost: &dyn StepCost) -> Result<(), String> {
     let at = |rows| cost.step(&StepShape { requests: 1, rows, context: 1, draft_rows: 0 }).total();
     if at(1) == at(1 << 16) {
         return Err(

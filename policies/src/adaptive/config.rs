@@ -2,6 +2,7 @@
 
 use super::Adaptive;
 use crate::best_first::{check_beam, default_beam};
+use crate::cost_aware::{Objective, check_latency};
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::MAX_NODES;
 use schemars::JsonSchema;
@@ -20,6 +21,10 @@ pub struct AdaptiveConfig {
     /// the highest Σ(1 + Φ) − g·C for this round's trees, g = the running throughput; "off" is still decided by the ratio.
     #[serde(default = "default_objective")]
     pub objective: Objective,
+    /// Goodput: the most ms that a step may take for its tokens to count; no limit unless given. Where no budget respects
+    /// it, the fastest one is taken.
+    #[serde(default)]
+    pub latency_ms: Option<f64>,
     /// Relative gain of the rate above which the budget moves.
     #[serde(default = "default_margin")]
     pub margin: f64,
@@ -39,16 +44,6 @@ pub struct AdaptiveConfig {
     /// wasted expansions, never the tree.
     #[serde(default = "default_beam")]
     pub beam: u32,
-}
-
-/// What the budget maximises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Objective {
-    /// Long-run mean tokens over mean ms per end: the published form.
-    Ratio,
-    /// Renewal reward per round.
-    Renewal,
 }
 
 fn default_objective() -> Objective {
@@ -83,6 +78,7 @@ impl AdaptiveConfig {
 
     fn check(&self) -> Result<(), BuildError> {
         let bad = |key: &str, why: &str| Err(BuildError::value(Self::KIND, key, why));
+        check_latency(Self::KIND, self.latency_ms)?;
         if !(self.margin >= 0.0 && self.margin < 1.0) {
             return bad("margin", "must be at least 0 and below 1");
         }
@@ -111,6 +107,7 @@ impl PolicyConfig for AdaptiveConfig {
         Self {
             budgets: None,
             objective: default_objective(),
+            latency_ms: None,
             margin: default_margin(),
             probe: default_probe(),
             memory: default_memory(),

@@ -13,15 +13,18 @@
 mod calibrate;
 mod choose;
 mod config;
+mod learner;
 
+pub use crate::cost_aware::Objective;
+pub(crate) use choose::refuse_flat;
 pub use choose::{best_end, best_renewal, with_hysteresis};
-pub use config::{AdaptiveConfig, Objective};
+pub use config::AdaptiveConfig;
+pub(crate) use learner::{Learner, Memory};
 
 use crate::best_first::{ask_full, full_needs};
 use crate::registry::PolicyConfig;
 use crate::search::{Rule, Search};
-use calibrate::{Buffer, Calibrated, Calibration};
-use choose::{Prices, refuse_flat};
+use choose::{Prices, limit_latency};
 use treeline_core::{Ask, DraftView, Fault, Forest, Grow, Limits, Needs, NodeRef, Round, RoundLog, TreePolicy};
 
 /// What a round does with its drafts.
@@ -40,8 +43,7 @@ pub struct Adaptive {
     config: AdaptiveConfig,
     /// Budgets to choose from, ascending.
     ends: Vec<u32>,
-    calibration: Calibration,
-    buffer: Buffer,
+    learner: Learner,
     search: Search,
     prices: Prices,
     /// Decayed sum and weight of Φ̂ by end.
@@ -56,8 +58,6 @@ pub struct Adaptive {
     /// Decayed expected tokens and ms of the rounds run: g is their ratio.
     run: (f64, f64),
     cost_checked: bool,
-    /// Per sequence of this round, where the drafter is conditional: where each node of the tree was while it was grown.
-    origins: Vec<Vec<u32>>,
     /// ms of one plain step and of the step that was run, for judging probes.
     plain_ms: f64,
     step_ms: f64,
@@ -66,14 +66,7 @@ pub struct Adaptive {
 impl Adaptive {
     fn new(config: AdaptiveConfig, ends: Vec<u32>, limits: &Limits) -> Self {
         Self {
-            // Trees are no deeper than their budget; deeper levels than that bound are never reached.
-            calibration: Calibration::new(
-                limits.depth.min(limits.budget).min(1024),
-                config.ranks,
-                config.memory,
-                config.prior,
-            ),
-            buffer: Buffer::default(),
+            learner: Learner::new(Memory { ranks: config.ranks, memory: config.memory, prior: config.prior }, limits),
             search: Search::default(),
             prices: Prices::new(ends.len()),
             phi: vec![(0.0, 0.0); ends.len()],
@@ -85,7 +78,6 @@ impl Adaptive {
             probe_again: false,
             run: (0.0, 0.0),
             cost_checked: false,
-            origins: Vec::new(),
             plain_ms: 0.0,
             step_ms: 0.0,
             ends,
@@ -151,6 +143,7 @@ impl Adaptive {
         let context = round.batch.iter().map(|s| u64::from(s.start)).sum::<u64>() / u64::from(requests.max(1));
         let draft_rows = round.caps.iter().map(|c| c.depth + 1).sum();
         self.prices.update(cost, &self.ends, requests, context as u32, draft_rows)?;
+        limit_latency(&mut self.prices.ms, self.config.latency_ms);
         self.plain_ms = cost
             .step(&treeline_core::StepShape { requests, rows: requests, context: context as u32, draft_rows: 0 })
             .total();
@@ -170,7 +163,8 @@ impl Adaptive {
             self.learn_phi(round, drafts, forest);
             self.current = with_hysteresis(self.current, &self.phi_mean, &self.prices.ms, self.config.margin);
             used = match (self.mode, self.config.objective) {
-                (Mode::Probe, _) => self.ends.len() - 1,
+                // A probe keeps to the limit too: the largest end that does.
+                (Mode::Probe, _) => self.prices.ms.iter().rposition(|ms| ms.is_finite()).unwrap_or(0),
                 (_, Objective::Renewal) if self.current.is_some_and(|c| self.ends[c] > 0) && self.run.1 > 0.0 => {
                     let known = self.ends.partition_point(|&end| end <= self.grown_everywhere(round, drafts));
                     let (tokens, ms) = (&self.tokens[..known], &self.prices.ms[..known]);
@@ -206,7 +200,7 @@ impl TreePolicy for Adaptive {
 
     fn ask(&mut self, round: &Round<'_>, ask: &mut Vec<Ask>) {
         self.search.begin(round.batch.len());
-        self.buffer.begin(round.batch.len());
+        self.learner.begin(round.batch.len());
         self.since_probe += 1;
         let due = self.probe_again || self.since_probe >= self.config.probe_period();
         self.mode = match self.current {
@@ -233,28 +227,19 @@ impl TreePolicy for Adaptive {
         wave: &mut Vec<NodeRef>,
     ) -> Grow {
         if self.mode != Mode::Off {
-            for seq in 0..forest.len() {
-                if forest.fault(seq).is_none() {
-                    self.buffer.update(seq as u32, forest.tree(seq), drafts, &self.calibration);
-                }
-            }
-            let calibrated = Calibrated { drafts, buffer: &self.buffer };
             let rule = Rule { spine: 0, beam: self.config.beam };
             let (steady, largest) = (self.grown(false), self.largest());
             let grown = |seq: usize| {
                 let all = if drafts.level(seq as u32, 1).is_some() { largest } else { steady };
                 all.min(round.caps[seq].nodes)
             };
+            let calibrated = self.learner.calibrated(drafts, forest);
             if self.search.each(rule, grown, &calibrated, forest, wave) == Grow::Expand {
                 return Grow::Expand;
             }
         }
         self.choose(round, drafts, forest);
-        self.origins.resize_with(self.origins.len().max(forest.len()), Vec::new);
-        for (origins, tree) in self.origins.iter_mut().zip(forest.trees()) {
-            origins.clear();
-            origins.extend((0..tree.rows()).map(|n| tree.origin(n)));
-        }
+        self.learner.remember(forest);
         Grow::Done
     }
 
@@ -262,18 +247,7 @@ impl TreePolicy for Adaptive {
         if self.mode == Mode::Off {
             return;
         }
-        for (seq, entry) in log.entries.iter().enumerate() {
-            let (Ok(step), Some(origins)) = (&entry.result, self.origins.get(seq)) else { continue };
-            for (depth, &rank) in step.truth_ranks.iter().enumerate() {
-                let node = if depth == 0 { Some(0) } else { step.path.get(depth - 1).copied() };
-                let Some(&at) = node.and_then(|n| origins.get(n as usize)) else { break };
-                let row = self.buffer.raw(seq as u32, at, depth as u32);
-                // An unexpanded leaf of a conditional draft has no row to be judged by.
-                if !row.is_empty() {
-                    self.calibration.observe(depth, row, rank);
-                }
-            }
-        }
+        self.learner.observe(log);
         let off = self.current.is_some_and(|i| self.ends[i] == 0);
         if self.mode == Mode::Probe && off && self.step_ms > 0.0 {
             let plain = log.entries.len() as f64 / self.plain_ms;

@@ -1,7 +1,7 @@
 //! Scenes: made-up drafts that are the same on every machine.
 
 use super::stage::{Player, Scene};
-use treeline_core::{Candidate, Limits};
+use treeline_core::{Candidate, CostCurve, Limits};
 
 /// A small generator (SplitMix64): the suite must not depend on a crate's version of a random stream.
 #[derive(Debug, Clone)]
@@ -58,13 +58,19 @@ pub fn player(mix: &mut Mix, depth: usize, width: usize, levels: u64) -> Player 
     Player { rows, start: 5 + mix.below(90) as u32, left: 1000 }
 }
 
+/// A concave step cost, as that of mixtures of experts: the first rows cost the most.
+fn cost() -> CostCurve {
+    #[allow(clippy::expect_used)]
+    CostCurve::new(vec![1, 8, 64], vec![10.0, 13.0, 22.0]).expect("rows and ms ascend")
+}
+
 /// A scene of `requests` equal-sized requests.
 #[must_use]
 pub fn scene(seed: u64, requests: usize, limits: Limits, conditional: bool, levels: u64) -> Scene {
     let mut mix = Mix::new(seed);
     let (depth, width) = (limits.depth as usize, limits.width as usize);
     let players = (0..requests).map(|_| player(&mut mix, depth, width, levels)).collect();
-    Scene { limits, context: 4096, conditional, silent: false, drawn: false, players }
+    Scene { limits, context: 4096, conditional, silent: false, drawn: false, players, cost: cost() }
 }
 
 /// Limits for a suite scene.

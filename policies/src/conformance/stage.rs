@@ -36,6 +36,8 @@ pub struct Scene {
     pub drawn: bool,
     /// The requests.
     pub players: Vec<Player>,
+    /// What a step costs.
+    pub cost: CostCurve,
 }
 
 /// One round as it was played.
@@ -307,11 +309,9 @@ fn play_unguarded(policy: &mut dyn TreePolicy, scene: &Scene, rounds: u64) -> Re
         round: 0,
     };
     let mut batch = Batch { seqs: scene.players.iter().enumerate().map(player).collect() };
-    // 1 ms for a row, then ever less: concave, as mixtures of experts are.
-    let cost = CostCurve::new(vec![1, 8, 64], vec![10.0, 13.0, 22.0]).map_err(|e| Broken::Panic(e.to_string()))?;
     let law = if scene.drawn { Law::Residual { replace: false, seed: 0 } } else { Law::Greedy };
     debug_assert_eq!(law.draw() == Draw::Ranked, !scene.drawn);
-    let setup = RoundSetup { limits: &scene.limits, law: &law, cost: Some(&cost) };
+    let setup = RoundSetup { limits: &scene.limits, law: &law, cost: Some(&scene.cost) };
     let mut stage = Stage::default();
     let mut outcomes = Vec::new();
     for index in 0..rounds {

@@ -23,8 +23,6 @@ pub struct Stepped {
     pub expected: f64,
     /// The same by the drafter's own claims.
     pub claimed: f64,
-    /// Whether it was a probe, with `probe = 0.5`: every second round grows the largest tree.
-    pub probe: bool,
     /// The request's fault.
     pub fault: Option<Fault>,
 }
@@ -42,10 +40,10 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// An adaptive policy with these parameters.
-    pub fn new(params: Value, budget: u32, depth: u32, width: u32, cost: Box<dyn StepCost>) -> Self {
+    /// A policy of this kind with these parameters.
+    pub fn new(kind: &str, params: Value, budget: u32, depth: u32, width: u32, cost: Box<dyn StepCost>) -> Self {
         let limits = Limits { budget, depth, width, concurrency: 1 };
-        let policy = Registry::builtin().build("adaptive", &params, &limits).unwrap();
+        let policy = Registry::builtin().build(kind, &params, &limits).unwrap();
         Self { policy, limits, cost, forest: Forest::default(), index: 0, was: u32::MAX, blind_probes: false }
     }
 
@@ -118,7 +116,6 @@ impl Drive {
             nodes,
             expected: tree.expected_accepted(),
             claimed,
-            probe: nodes == self.limits.budget && self.index.is_multiple_of(2),
             fault: self.forest.fault(0).cloned(),
         };
         let entry = Entry {
