@@ -134,13 +134,23 @@ fn ends_are_those_of_the_buckets() {
     totals(&[1, 2, 4, 8, 16, 32], 3, 20, &mut ends);
     assert_eq!(ends, [1, 5, 13, 20]);
     per_request(&[1, 2, 4, 8, 16, 32], 3, 20, &mut ends);
-    assert_eq!(ends, [0, 1, 4, 9, 20]);
+    assert_eq!(
+        ends,
+        [0, 1, 4, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20],
+        "beyond the last graph nothing is padded"
+    );
     totals(&[], 3, 4, &mut ends);
     assert_eq!(ends, [0, 1, 2, 3, 4]);
-    totals(&[], 64, 4096, &mut ends);
-    assert!(ends.len() <= 193 && ends.first() == Some(&0) && ends.last() == Some(&4096), "{ends:?}");
     totals(&[8], 16, 0, &mut ends);
     assert_eq!(ends, [0]);
+    // Many nodes: evenly spaced, and wherever all requests have as many; always ascending, never more than a few hundred.
+    for (buckets, requests, most) in [(&[][..], 64, 4096), (&[1, 64, 96][..], 64, 4096), (&[512][..], 256, 16384)] {
+        totals(buckets, requests, most, &mut ends);
+        assert!(ends.len() <= 200 + most as usize / requests as usize, "{} ends", ends.len());
+        assert!(ends.windows(2).all(|w| w[0] < w[1]) && ends.last() == Some(&most), "{ends:?}");
+        let last = buckets.last().map_or(0, |b| b - requests);
+        assert!((1..most / requests).map(|n| n * requests).filter(|n| *n > last).all(|n| ends.contains(&n)));
+    }
 }
 
 /// Claims that are wrong by a known law are put right; the curve never falls as the claim rises.
