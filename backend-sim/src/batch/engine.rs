@@ -1,6 +1,6 @@
 //! The priced engine: a replay whose rounds have a price and whose requests come and go by a clock.
 
-use super::kv::Kv;
+use super::kv::{Kv, Need};
 use super::latency::{Latency, Visit};
 use super::step::{Drafted, PricedDrafter, PricedVerifier};
 use super::{BatchError, BatchSetup, Prefill, Pricing};
@@ -45,16 +45,16 @@ impl PricedEngine {
         if setup.draft_rows == 0 {
             return value("draft_rows", "a draft pass has at least one row a request");
         }
-        let replay = ReplayEngine::new(trace, setup.slots)?;
+        let replay = ReplayEngine::new(trace, setup.slots)?.placed(setup.context);
         let info = replay.info();
         let (recording, drafter, verifier) = replay.into_parts();
         let requests = &recording.trace().requests;
         let arrivals = setup.arrivals.times(requests.len())?;
-        let needs: Vec<u64> = requests.iter().map(|r| kv_tokens(&setup, r)).collect();
-        let kv = Kv::new(setup.kv, setup.slots, &needs)?;
+        let needs: Vec<Need> = requests.iter().map(|r| need(&setup, r)).collect();
+        let kv = Kv::new(setup.kv.clone(), setup.slots, &needs)?;
         let drafted = Arc::new(Drafted::default());
         let drafter = PricedDrafter::new(drafter, drafted.clone(), setup.draft_rows);
-        let verifier = PricedVerifier::new(verifier, recording.clone(), drafted, cost.clone(), setup.context);
+        let verifier = PricedVerifier::new(verifier, recording.clone(), drafted, cost.clone(), &setup);
         Ok(Self { recording, info, setup, cost, arrivals, kv, next_ms: 0.0, drafter, verifier, features: () })
     }
 
@@ -88,9 +88,10 @@ fn context(setup: &BatchSetup, request: &TraceRequest) -> u32 {
     setup.context.unwrap_or(request.prompt_tokens)
 }
 
-/// The most KV rows that a request will hold: context, response, and the tree behind its last root.
-fn kv_tokens(setup: &BatchSetup, request: &TraceRequest) -> u64 {
-    u64::from(context(setup, request)) + u64::from(request.max_new) + u64::from(setup.budget)
+/// The most KV that a request will hold: context, response, and the tree behind its last root.
+fn need(setup: &BatchSetup, request: &TraceRequest) -> Need {
+    let tokens = context(setup, request).saturating_add(request.max_new);
+    Need { tokens, rows: setup.budget.saturating_add(1) }
 }
 
 impl Engine for PricedEngine {
@@ -102,10 +103,10 @@ impl Engine for PricedEngine {
     }
 
     fn ready(&mut self, request: &Request) -> bool {
-        let Some((place, recorded)) = self.recording.place(request.id) else { return true };
+        let Some((place, recorded)) = self.recording.find(request.id) else { return true };
         self.next_ms = self.arrivals[place];
-        let tokens = kv_tokens(&self.setup, recorded);
-        self.next_ms <= self.clock_ms() && (self.kv.fits(tokens) || !self.kv.ever_fits(tokens))
+        let need = need(&self.setup, recorded);
+        self.next_ms <= self.clock_ms() && (self.kv.fits(need) || !self.kv.ever_fits(need))
     }
 
     fn idle(&mut self) {
@@ -115,16 +116,16 @@ impl Engine for PricedEngine {
 
     fn admit(&mut self, slot: u32, request: &Request, _law: &Law<'_>) -> Result<Admit, Fault> {
         let (root, start) = self.recording.admit(request)?;
-        let (place, tokens, context) = match self.recording.place(request.id) {
-            Some((place, recorded)) => (place, kv_tokens(&self.setup, recorded), context(&self.setup, recorded)),
-            None => (0, 0, 0),
-        };
-        if !self.kv.ever_fits(tokens) {
+        let found = self.recording.find(request.id);
+        let (place, recorded) = found.ok_or_else(|| Fault::Request("the trace does not hold it".into()))?;
+        let (need, context) = (need(&self.setup, recorded), context(&self.setup, recorded));
+        if !self.kv.ever_fits(need) {
             return Err(Fault::Request(format!(
-                "its {tokens} tokens of KV (context, response and tree) exceed the room of a GPU even when nothing else runs"
+                "the KV of its {} tokens and {} tree rows exceeds the room of a GPU even when nothing else runs",
+                need.tokens, need.rows
             )));
         }
-        self.kv.take(slot, tokens);
+        self.kv.take(slot, need);
         let clock = &self.verifier.clock;
         let arrival = if self.setup.arrivals == super::Arrivals::Closed { clock.now_ms } else { self.arrivals[place] };
         let prefill_ms = self.prefill_ms(context);

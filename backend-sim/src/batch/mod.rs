@@ -15,11 +15,12 @@ mod latency;
 mod pricing;
 mod setup;
 mod step;
+mod worth;
 
 pub use arrivals::Arrivals;
 pub use engine::PricedEngine;
 pub use error::BatchError;
 pub use latency::{Latency, Spread, Visit};
 pub use pricing::Pricing;
-pub use setup::{BatchSetup, KvRoom, Prefill};
+pub use setup::{BatchSetup, Prefill};
 pub use step::{PricedDrafter, PricedVerifier};

@@ -1,25 +1,14 @@
 //! What batching asks of a cost model.
 
-use crate::cost::{StepPrice, StepQuery};
-use treeline_core::Tree;
+use crate::cost::{CostModel, StepPrice, StepQuery};
+use crate::experts::Experts;
+use treeline_core::StepCost;
 
-/// A cost model as the priced engine and the steady-state loop use it. Pure: the same question has the same answer.
-pub trait Pricing: Send + Sync {
+/// A cost model as the priced engine and the steady-state loop use it: what policies ask ([`StepCost`]), and the full price
+/// of a step. Pure: the same question has the same answer.
+pub trait Pricing: StepCost {
     /// Price of one step; bytes, power and energy are those of one GPU.
     fn price(&self, query: &StepQuery) -> StepPrice;
-
-    /// Total ms of the step for each row count in `rows`, the rest of `query` unchanged and its effective rows left to the
-    /// model. `ms` has the length of `rows`.
-    fn curve(&self, query: &StepQuery, rows: &[u32], ms: &mut [f64]) {
-        for (&rows, ms) in rows.iter().zip(ms) {
-            *ms = self.price(&StepQuery { rows, effective_rows: None, ..*query }).ms();
-        }
-    }
-
-    /// Ends of the graph buckets in rows over the whole batch, ascending; empty where steps are not padded.
-    fn buckets(&self) -> &[u32] {
-        &[]
-    }
 
     /// Time in ms of one chunk of `tokens` prompt tokens behind `cached` ones of the same request.
     fn prefill_ms(&self, tokens: u32, cached: u32) -> f64;
@@ -27,10 +16,24 @@ pub trait Pricing: Send + Sync {
     /// GPUs that work together.
     fn ranks(&self) -> u32;
 
-    /// Rows of independent text that would touch as many experts as this tree does, its root included; `None` for a
-    /// target without experts.
-    fn effective_rows(&self, tree: &Tree) -> Option<f64>;
+    /// How rows share experts; `None` for a target without experts.
+    fn experts(&self) -> Option<&Experts>;
+}
 
-    /// The same for one node more: the node with this rank among its siblings at this depth (1 = under the root).
-    fn novelty(&self, rank: u32, depth: u32) -> f64;
+impl Pricing for CostModel {
+    fn price(&self, query: &StepQuery) -> StepPrice {
+        Self::price(self, query)
+    }
+
+    fn prefill_ms(&self, tokens: u32, cached: u32) -> f64 {
+        Self::prefill_ms(self, tokens, cached)
+    }
+
+    fn ranks(&self) -> u32 {
+        Self::ranks(self)
+    }
+
+    fn experts(&self) -> Option<&Experts> {
+        Self::experts(self)
+    }
 }

@@ -1,6 +1,7 @@
 //! What a priced run is made of.
 
 use super::Arrivals;
+use crate::memory::Room;
 
 /// What the prompts of joining requests cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,15 +13,6 @@ pub enum Prefill {
         /// Prompt tokens per chunk, at least 1.
         chunk: u32,
     },
-}
-
-/// Room for the KV cache on each GPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct KvRoom {
-    /// Bytes left beside the weights, per GPU.
-    pub bytes: u64,
-    /// Bytes of one token's KV, per GPU.
-    pub per_token: f64,
 }
 
 /// What a priced run is made of, beside trace and cost model.
@@ -39,5 +31,8 @@ pub struct BatchSetup {
     /// Rows of one request's draft pass: the block of a block drafter, 1 for a conditional drafter.
     pub draft_rows: u32,
     /// Room for KV; `None` = no limit.
-    pub kv: Option<KvRoom>,
+    pub kv: Option<Room>,
+    /// Scales, by place of the request in the trace, the effective rows that a tree adds to its root; a request without an
+    /// entry has factor 1.
+    pub overlap: Vec<f32>,
 }

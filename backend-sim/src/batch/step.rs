@@ -1,7 +1,8 @@
 //! Drafter and verifier of the priced engine: the replay's own, and the price of what they did.
 
-use super::Pricing;
 use super::clock::Clock;
+use super::worth::{Counter, Worth};
+use super::{BatchSetup, Pricing};
 use crate::cost::StepQuery;
 use crate::replay::{Recording, ReplayDrafter, ReplayDrafts, ReplayVerdict, ReplayVerifier};
 use std::sync::Arc;
@@ -67,7 +68,9 @@ pub struct PricedVerifier {
     recording: Recording,
     drafted: Arc<Drafted>,
     cost: Arc<dyn Pricing>,
-    context: Option<u32>,
+    worth: Worth,
+    counter: Counter,
+    overlap: Vec<f32>,
     pub(super) clock: Clock,
 }
 
@@ -77,25 +80,30 @@ impl PricedVerifier {
         recording: Recording,
         drafted: Arc<Drafted>,
         cost: Arc<dyn Pricing>,
-        context: Option<u32>,
+        setup: &BatchSetup,
     ) -> Self {
-        Self { inner, recording, drafted, cost, context, clock: Clock::default() }
+        let worth = Worth::new(cost.experts(), setup.budget);
+        let (counter, overlap) = (Counter::default(), setup.overlap.clone());
+        Self { inner, recording, drafted, cost, worth, counter, overlap, clock: Clock::default() }
     }
 
     /// The round as a question to the cost model.
-    fn query(&self, batch: &Batch, forest: &Forest) -> StepQuery {
-        let placed = |seq: &treeline_core::Seq| {
-            let own = self.recording.place(seq.request).map_or(0, |(_, r)| r.prompt_tokens);
-            u64::from(seq.start - own) + u64::from(self.context.unwrap_or(own))
-        };
-        let effective = forest.trees().iter().map(|tree| self.cost.effective_rows(tree));
+    fn query(&mut self, batch: &Batch, forest: &Forest) -> StepQuery {
+        let mut effective = 0.0;
+        if self.worth.counts() {
+            for (seq, tree) in batch.iter().zip(forest.trees()) {
+                let place = self.recording.place(seq).map(|(place, _)| place);
+                let factor = place.and_then(|place| self.overlap.get(place)).map_or(1.0, |&f| f64::from(f));
+                effective += self.worth.of(self.counter.tree(tree), factor);
+            }
+        }
         StepQuery {
             requests: batch.len() as u32,
             rows: forest.rows(),
-            context_sum: batch.iter().map(placed).sum(),
+            context_sum: batch.iter().map(|seq| u64::from(seq.start)).sum(),
             draft_requests: self.drafted.requests.load(Relaxed),
             draft_rows: self.drafted.rows.load(Relaxed),
-            effective_rows: effective.sum(),
+            effective_rows: self.worth.counts().then_some(effective),
             expand_waves: self.drafted.waves.load(Relaxed),
         }
     }
@@ -124,7 +132,8 @@ impl Verifier for PricedVerifier {
         log: &mut RoundLog,
     ) -> Result<(), Error> {
         self.inner.commit(batch, forest, verdict, features, log)?;
-        let price = self.cost.price(&self.query(batch, forest));
+        let query = self.query(batch, forest);
+        let price = self.cost.price(&query);
         let charged_ms = self.clock.round(price.phases, batch.iter().map(|s| s.slot), log.results.iter());
         log.priced = Some(Priced {
             experts: price.experts,

@@ -52,6 +52,7 @@ impl Nested {
             certain: Vec::with_capacity(positions as usize),
             chains: Vec::with_capacity(positions as usize),
             behind: Vec::with_capacity(positions as usize),
+            levels: Vec::with_capacity(positions as usize),
         };
         let mut work = Work::default();
         for request in &trace.requests {
@@ -76,6 +77,8 @@ impl Nested {
         let chain = p.truth.iter().take(depth as usize).take_while(|t| **t == Some(0)).count();
         self.chains.push(chain as u8);
         self.behind.push(behind);
+        // Without a row for a node there is no level either.
+        self.levels.push(if nodes == 0 { 0 } else { depth.min(nodes) as u8 });
         let certain = work.run(self, p, depth, nodes);
         self.certain.push(certain);
         self.ends.push(self.weights.len() as u32);

@@ -26,6 +26,8 @@ pub struct Roots<'a> {
     pub chain: u32,
     /// Tokens of the response behind the root.
     pub behind: u32,
+    /// The deepest level that a tree may have here: fewer near the end of the response or context; 0 = nothing is drafted.
+    pub levels: u32,
 }
 
 impl Roots<'_> {
@@ -126,6 +128,7 @@ impl Nested {
             certain: u32::from(self.certain[at]),
             chain: u32::from(self.chains[at]),
             behind: self.behind[at],
+            levels: u32::from(self.levels[at]),
         }
     }
 
@@ -211,6 +214,6 @@ impl Nested {
     /// Bytes that the tables take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.weights.len() * 6 + self.rises.len() * 2 + self.ends.len() * 11
+        self.weights.len() * 6 + self.rises.len() * 2 + self.ends.len() * 12
     }
 }

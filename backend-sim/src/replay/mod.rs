@@ -1,16 +1,17 @@
 //! The replay engine: one drafter that reads recorded rows, one verifier whose verdict the recorded truth forces.
 
 mod draft;
+mod recording;
 mod verify;
 
 pub use draft::{ReplayDrafter, ReplayDrafts};
+pub(crate) use recording::Recording;
 pub use verify::{ReplayVerdict, ReplayVerifier};
 
 use crate::validate::{TraceFault, validate};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use treeline_core::trace::{Position, Trace, TraceRequest};
-use treeline_core::{Admit, End, Engine, EngineInfo, Error, Fault, Law, Needs, Request, Sampling, Seq};
+use treeline_core::{Admit, End, Engine, EngineInfo, Error, Fault, Law, Needs, Request, Sampling};
 
 /// Token of a replay from ranks that stands for "came, but the drafter did not list it". No candidate carries it.
 pub const UNLISTED: u32 = u32::MAX;
@@ -35,8 +36,7 @@ impl ReplayEngine {
     /// [`TraceFault`] when the trace contradicts itself.
     pub fn new(trace: Arc<Trace>, slots: u32) -> Result<Self, TraceFault> {
         validate(&trace)?;
-        let index = trace.requests.iter().enumerate().map(|(i, r)| (r.id, i)).collect();
-        let recording = Recording { trace, index: Arc::new(index) };
+        let recording = Recording::new(trace);
         Ok(Self {
             slots: slots.max(1),
             drafter: ReplayDrafter::new(recording.clone()),
@@ -44,6 +44,20 @@ impl ReplayEngine {
             recording,
             features: (),
         })
+    }
+
+    /// Puts every response behind `context` tokens, whatever its recorded prompt; the engine's context grows with it.
+    /// What is drafted and accepted stays the same, but that no tree is cut any more near the end of the context that the
+    /// trace was recorded with.
+    #[must_use]
+    pub fn placed(mut self, context: Option<u32>) -> Self {
+        if let Some(context) = context {
+            let recording = self.recording.clone().placed(context);
+            self.drafter = ReplayDrafter::new(recording.clone());
+            self.verifier = ReplayVerifier::new(recording.clone());
+            self.recording = recording;
+        }
+        self
     }
 
     /// Recording, drafter and verifier, for an engine that wraps them.
@@ -66,7 +80,7 @@ impl Engine for ReplayEngine {
         let meta = &self.recording.trace.meta;
         EngineInfo {
             slots: self.slots,
-            context: meta.context,
+            context: self.recording.context(),
             vocab: meta.vocab,
             depth: meta.depth,
             width: meta.width,
@@ -115,58 +129,6 @@ pub fn check_policy(kind: &str, needs: &Needs, trace: &Trace) -> Result<(), Erro
     Err(Error::Refused(format!(
         "policy `{kind}` expands nodes beside the best path, and this trace of a conditional drafter holds none: record it again with a beam wider than 1, or replay the chain"
     )))
-}
-
-/// The trace with its requests by id.
-#[derive(Debug, Clone)]
-pub(crate) struct Recording {
-    trace: Arc<Trace>,
-    index: Arc<BTreeMap<u64, usize>>,
-}
-
-impl Recording {
-    fn request(&self, id: u64) -> Result<&TraceRequest, Fault> {
-        let at = self.index.get(&id).and_then(|&i| self.trace.requests.get(i));
-        at.ok_or_else(|| Fault::Request(format!("the trace has no request {id}")))
-    }
-
-    /// The trace.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
-    /// The request with this id and its place in the trace.
-    pub fn place(&self, id: u64) -> Option<(usize, &TraceRequest)> {
-        let &place = self.index.get(&id)?;
-        Some((place, self.trace.requests.get(place)?))
-    }
-
-    /// Root and start of a request that is admitted.
-    pub fn admit(&self, request: &Request) -> Result<(u32, u32), Fault> {
-        let recorded = self.request(request.id)?;
-        if request.max_new != recorded.max_new {
-            // A longer response is not on record, a shorter one would have had shallower trees near its end.
-            return Err(Fault::Request(format!(
-                "request {} was recorded with `max_new` = {}, it cannot be replayed with {}",
-                request.id, recorded.max_new, request.max_new
-            )));
-        }
-        Ok((self.root(recorded), recorded.prompt_tokens))
-    }
-
-    /// The request of `seq` and the index of its root among the emitted tokens.
-    fn locate(&self, seq: &Seq) -> Result<(&TraceRequest, usize), Fault> {
-        let request = self.request(seq.request)?;
-        let root = seq.start.checked_sub(request.prompt_tokens).filter(|&i| i < request.emitted);
-        root.map(|i| (request, i as usize)).ok_or(Fault::TraceEnd { position: seq.start })
-    }
-
-    /// The token chosen by the prefill.
-    fn root(&self, request: &TraceRequest) -> u32 {
-        let ends_at_once = request.emitted == 1 && request.end == End::Eos;
-        let coded = if ends_at_once { END_TOKEN } else { UNLISTED };
-        request.tokens.first().copied().unwrap_or(coded)
-    }
 }
 
 /// Index of the recorded expansion of the node at `rank` under expansion `parent` of a position.

@@ -35,6 +35,10 @@ impl ReplayVerifier {
             // By its place, not its id: a rank code may occur anywhere in a response.
             if came + 1 == request.emitted as usize && request.end == End::Eos {
                 step.end = Some(End::Eos);
+            } else if came + 1 == request.emitted as usize && request.end == End::Context && self.recording.is_placed()
+            {
+                // Where the response is placed the context is not full, but nothing more is on record.
+                step.end = Some(End::Context);
             } else if step.emitted.len() as u32 >= seq.left {
                 step.end = Some(End::Length);
             }

@@ -1,7 +1,8 @@
 //! What the steady-state loop is asked and what it answers.
 
+use std::sync::Arc;
 use treeline_core::log::PhaseTimes;
-use treeline_policies::cost_aware::Goal;
+use treeline_policies::cost_aware::{Goal, Reliability};
 
 /// Over what a cost-aware choice ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,24 @@ pub enum Scope {
     PerRequest,
     /// One heap over the batch: the globally best nodes, as many as pay for the whole step.
     BatchWide,
+}
+
+/// How many nodes pay, by a cost curve.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    /// What is maximised.
+    pub goal: Goal,
+    /// Over what the choice ranges.
+    pub scope: Scope,
+    /// The most nodes of a request.
+    pub cap: u32,
+    /// What the drafter's claims are worth; `None` = what they say.
+    pub reliability: Option<Arc<Reliability>>,
+    /// The throughput in tokens/ms that [`Objective::Renewal`](treeline_policies::cost_aware::Objective) weighs time with;
+    /// `None` = the running one.
+    pub throughput: Option<f64>,
+    /// Steps that the running throughput remembers; more than 1.
+    pub memory: f64,
 }
 
 /// A policy whose trees are prefixes of the nested best-first order.
@@ -30,32 +49,25 @@ pub enum FastPolicy {
         /// Forced rank-0 levels.
         spine: u32,
     },
-    /// As many nodes as pay, by a cost curve, up to `cap` a request.
-    Choose {
-        /// What is maximised.
-        goal: Goal,
-        /// Over what the choice ranges.
-        scope: Scope,
-        /// The most nodes of a request.
-        cap: u32,
-        /// Steps that the running throughput remembers.
-        memory: f64,
-    },
+    /// As many nodes as pay. The tables must have been built without a spine.
+    Choose(Choice),
 }
 
 /// The load of one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Load {
+pub struct Load<'r> {
     /// Requests that decode together, always as many.
     pub concurrency: u32,
     /// Every response is placed behind this many tokens; `None` = behind its own recorded prompt.
     pub context: Option<u32>,
     /// Responses are cut at this many tokens; `None` = as recorded.
     pub response: Option<u32>,
-    /// Rows of one request's draft pass: the block of a block drafter, 1 for a conditional drafter.
+    /// Rows of one request's draft pass: the block of a block drafter.
     pub draft_rows: u32,
     /// Request-rounds to simulate, at least; they are spread evenly over all responses.
     pub request_rounds: u32,
+    /// Indices of the requests to serve (one half of them, say); `None` = all.
+    pub requests: Option<&'r [u32]>,
 }
 
 /// One request's part of a cell, over all its visits: what a paired bootstrap resamples.
@@ -72,7 +84,7 @@ pub struct RequestSums {
 /// Figures of one cell in the steady state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FastResult {
-    /// By index of the request; zeros for one that was never visited.
+    /// By index of the request in the trace; zeros for one that was not served.
     pub per_request: Vec<RequestSums>,
     /// Steps of the batch.
     pub steps: u64,
@@ -82,7 +94,7 @@ pub struct FastResult {
     pub tokens: u64,
     /// Σ step time in ms.
     pub ms: f64,
-    /// Mean time of each phase per step.
+    /// Mean time of each phase per step, in ms.
     pub phases: PhaseTimes,
     /// τ: tokens per request-round.
     pub tau: f64,
@@ -96,15 +108,16 @@ pub struct FastResult {
     pub padded_rows_mean: f64,
     /// Mean distinct experts per layer and step; `None` for a target without experts.
     pub experts_mean: Option<f64>,
-    /// Mean board power of one GPU over the time.
+    /// Mean board power of one GPU over the time, in W.
     pub watts: f64,
     /// Energy of all GPUs per token.
     pub joules_per_token: f64,
-    /// Relative standard error of `tok_s` by the simulation alone (where slots begin, who meets whom), the requests taken
+    /// Relative standard error of `tok_s` by the simulation alone (where slots stand, who meets whom), the requests taken
     /// as they are.
     pub mc_error: f64,
     /// Whether every step lay inside the domain of its tables.
     pub in_domain: bool,
-    /// Share of request-rounds whose tree would have needed a rank that the trace does not list.
+    /// Share of request-rounds whose tree would have needed a rank that the trace does not list: a lower bound of what
+    /// they accept.
     pub cut_share: f64,
 }

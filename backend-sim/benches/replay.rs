@@ -1,0 +1,125 @@
+//! Replay of best-first trees through the whole decode loop, without nested tables: rounds per second on one core.
+//!
+//! `cargo bench -p treeline-sim --bench replay`
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::sync::Arc;
+use treeline_core::metrics::Tally;
+use treeline_core::stream::{philox4x32, unit};
+use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
+use treeline_core::{End, Engine, Law, Limits, RunSetup, run};
+use treeline_policies::Registry;
+use treeline_sim::{ReplayEngine, requests};
+
+/// Ranks per row.
+const WIDTH: u32 = 64;
+
+/// Tokens of a response.
+const TOKENS: u32 = 200;
+
+/// A rank trace of a drafter of `depth` levels: rows of random sharpness, the truth drawn from each.
+fn trace(depth: u32, count: u64) -> Arc<Trace> {
+    let request = |id: u64| {
+        let mut drawn = 0u32;
+        let mut draw = || {
+            drawn += 1;
+            unit(philox4x32([drawn, id as u32, 0, 0], [7, depth])[0])
+        };
+        let mut position = |left: u32| {
+            let mut p = Position::default();
+            for d in 0..depth {
+                // Weights fall like a power of the rank, faster where the drafter is sure.
+                let power = 1.2 + 4.0 * draw() * (1.0 - 0.04 * f64::from(d));
+                let weights: Vec<f64> = (1..=WIDTH).map(|r| f64::from(r).powf(-power)).collect();
+                let sum = weights.iter().sum::<f64>() * 1.02;
+                p.logp.extend(weights.iter().map(|w| (w / sum).ln() as f32));
+                p.ends.push(p.logp.len() as u32);
+                let mut at = draw() * sum;
+                let rank = weights.iter().position(|w| {
+                    at -= w;
+                    at <= 0.0
+                });
+                if d < left {
+                    p.truth.push(rank.map(|r| r as u32));
+                }
+            }
+            p
+        };
+        TraceRequest {
+            id,
+            domain: String::new(),
+            prompt_tokens: 20,
+            max_new: TOKENS,
+            tokens: Vec::new(),
+            emitted: TOKENS,
+            positions: (1..TOKENS).map(|i| position(TOKENS - i)).collect(),
+            end: End::Length,
+        }
+    };
+    let meta = TraceMeta {
+        depth,
+        width: WIDTH,
+        conditional: false,
+        ids: false,
+        vocab: 1000,
+        context: 4096,
+        temperature: 0.0,
+        seed: 0,
+        source: String::new(),
+    };
+    Arc::new(Trace { meta, requests: (0..count).map(request).collect() })
+}
+
+/// Replays every request to its end; answers the rounds.
+fn replay(engine: &mut ReplayEngine, trace: &Trace, budget: u32, concurrency: u32) -> u64 {
+    let limits = Limits { budget, depth: trace.meta.depth, width: WIDTH, concurrency };
+    let mut policy = Registry::builtin().build("best-first", &serde_json::json!({}), &limits).unwrap();
+    let setup = RunSetup { budget, concurrency, law: &Law::Greedy, cost: None };
+    let mut rounds = 0;
+    run(engine, &mut *policy, &requests(trace), &setup, &mut |view| rounds += view.log.entries.len() as u64).unwrap();
+    rounds
+}
+
+fn benches(c: &mut Criterion) {
+    for depth in [7, 15] {
+        let mut group = c.benchmark_group(format!("replay-{depth}-levels"));
+        group.sample_size(20);
+        for budget in [16, 64] {
+            for times in [1, 2, 4] {
+                let trace = trace(depth, 60 * times);
+                let make = || ReplayEngine::new(trace.clone(), 1).unwrap();
+                let rounds = replay(&mut make(), &trace, budget, 1);
+                group.throughput(Throughput::Elements(rounds));
+                group.bench_function(BenchmarkId::new(format!("budget-{budget}"), format!("{rounds}-rounds")), |b| {
+                    b.iter_batched_ref(make, |e| black_box(replay(e, &trace, budget, 1)), BatchSize::LargeInput);
+                });
+            }
+        }
+        group.finish();
+    }
+    tallied(c);
+}
+
+/// The same with every round taken into a tally, as a run of an experiment does.
+fn tallied(c: &mut Criterion) {
+    let trace = trace(7, 60);
+    let limits = Limits { budget: 64, depth: 7, width: WIDTH, concurrency: 16 };
+    let setup = RunSetup { budget: 64, concurrency: 16, law: &Law::Greedy, cost: None };
+    let list = requests(&trace);
+    let count = |tally: &mut Tally| {
+        let mut engine = ReplayEngine::new(trace.clone(), 16).unwrap();
+        assert_eq!(engine.info().depth, 7);
+        let mut policy = Registry::builtin().build("best-first", &serde_json::json!({}), &limits).unwrap();
+        run(&mut engine, &mut *policy, &list, &setup, &mut |view| tally.add_view(view)).unwrap();
+        tally.steps()
+    };
+    let rounds = count(&mut Tally::new());
+    let mut group = c.benchmark_group("replay-with-tally");
+    group.sample_size(20);
+    group.throughput(Throughput::Elements(rounds));
+    group.bench_function("budget-64-concurrency-16", |b| b.iter(|| black_box(count(&mut Tally::new()))));
+    group.finish();
+}
+
+criterion_group!(replays, benches);
+criterion_main!(replays);

@@ -1,0 +1,204 @@
+//! One cell: from a policy and a load to its figures.
+
+use super::Tables;
+use super::choose::{Chooser, Rule};
+use super::sample::Line;
+use super::sums::{Pricer, Sums};
+use super::tape::{Round, Shape, Tape};
+use super::types::{Choice, FastPolicy, FastResult, Load};
+use crate::batch::worth::Worth;
+use crate::batch::{BatchError, Pricing};
+use crate::nested::Roots;
+use std::borrow::Cow;
+
+/// Independent repetitions; their spread is the Monte-Carlo error.
+const REPLICATES: u32 = 8;
+
+/// Steps that a choice is tried on before the rounds that it leads to are laid out.
+const PILOT_STEPS: u32 = 6;
+
+/// Request-rounds of the same, at least.
+const PILOT_ROUNDS: u32 = 256;
+
+/// The closed loop of `load.concurrency` requests in its steady state.
+///
+/// Every step that is priced is one that such a loop would meet: its requests stand at random phases of their responses, as
+/// the rounds of the policy itself lead through them (where a request ends, another is at its beginning). The steps are
+/// spread evenly over all rounds of all responses, in 8 repetitions of different company; no ramp and no drain is part of
+/// it, and no step's time depends on chance beyond who meets whom. A pure function of its arguments: any thread, any order.
+///
+/// # Errors
+/// [`BatchError::Value`] for what the tables cannot answer: a budget beyond them, another spine, no requests, a load of
+/// nothing.
+pub fn simulate(
+    tables: &Tables<'_>,
+    cost: &dyn Pricing,
+    policy: &FastPolicy,
+    load: &Load<'_>,
+    seed: u64,
+) -> Result<FastResult, BatchError> {
+    let most = check(tables, policy, load)?;
+    let requests = served(tables, load)?;
+    let pricer = Pricer { tables, cost, load, worth: Worth::new(cost.experts(), most) };
+    let run = Run { pricer: &pricer, requests: &requests, seed };
+    match policy {
+        FastPolicy::Plain => run.fixed(Shape::Plain),
+        FastPolicy::Chain { budget } => run.fixed(Shape::Chain(*budget)),
+        FastPolicy::BestFirst { budget, .. } => run.fixed(Shape::Best(*budget)),
+        FastPolicy::Choose(choice) => run.chosen(choice),
+    }
+}
+
+struct Run<'c> {
+    pricer: &'c Pricer<'c>,
+    requests: &'c [u32],
+    seed: u64,
+}
+
+impl Run<'_> {
+    fn steps(&self, rounds: u32) -> u32 {
+        rounds.div_ceil(self.pricer.load.concurrency).max(1)
+    }
+
+    fn line(&self, tape: &Tape, replicate: u32, steps: u32) -> Result<Line, BatchError> {
+        let line = Line::new(tape, self.requests, self.seed, replicate, self.pricer.load.concurrency, steps);
+        let value = self.requests.len().to_string();
+        let rule = "none of the served responses has a verify step: they end with their first token";
+        if line.is_empty() { Err(BatchError::Value { key: "requests", value, rule }) } else { Ok(line) }
+    }
+
+    fn fixed(&self, shape: Shape) -> Result<FastResult, BatchError> {
+        let tape = self.pricer.tables.tape(shape, self.pricer.load.response);
+        self.main(&tape, |_| Ok(()), |_, _| ())
+    }
+
+    /// Steps of the tape's rounds; `shape` may change their trees, `seen` hears of tokens and ms.
+    fn main(
+        &self,
+        tape: &Tape,
+        mut shape: impl FnMut(&mut [Round]) -> Result<(), BatchError>,
+        mut seen: impl FnMut(f64, f64),
+    ) -> Result<FastResult, BatchError> {
+        let steps = self.steps(self.pricer.load.request_rounds.div_ceil(REPLICATES));
+        let mut sums = Sums::new(self.pricer.tables.nested().requests());
+        let mut rounds = Vec::new();
+        for replicate in 0..REPLICATES {
+            let line = self.line(tape, replicate, steps)?;
+            sums.replicate();
+            for step in 0..steps {
+                rounds.clear();
+                rounds.extend(line.step(step).map(|at| tape.rounds[at as usize]));
+                shape(&mut rounds)?;
+                let price = self.pricer.price(&rounds);
+                seen_positive(&price)?;
+                seen(sums.add(&rounds, &price), price.ms());
+            }
+        }
+        Ok(sums.finish(self.pricer.cost.ranks()))
+    }
+
+    /// Choices depend on the company, and where requests stand depends on the choices: a pilot finds the rule that single
+    /// roots come to follow, the rule lays out the rounds, and the steps over them choose anew in their real company.
+    fn chosen(&self, choice: &Choice) -> Result<FastResult, BatchError> {
+        let mut chooser = Chooser::new(choice, self.pricer);
+        let load = self.pricer.load;
+        let mut tape: Cow<'_, Tape> =
+            Cow::Owned((*self.pricer.tables.tape(Shape::Best(choice.cap.min(8)), load.response)).clone());
+        for pass in 0..2 {
+            let rule = self.pilot(&mut chooser, &tape, pass)?;
+            let nodes = |roots: &Roots<'_>| chooser.alone(&rule, roots).map_or(Shape::Best(0), Shape::Best);
+            tape = Cow::Owned(Tape::new(self.pricer.tables, load.response, nodes));
+        }
+        let chooser = std::cell::RefCell::new(chooser);
+        self.main(
+            &tape,
+            |rounds| chooser.borrow_mut().step(rounds).map(|_| ()).ok_or_else(unusable),
+            |tokens, ms| chooser.borrow_mut().observe(tokens, ms),
+        )
+    }
+
+    fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape, pass: u32) -> Result<Rule, BatchError> {
+        let steps = self.steps(PILOT_ROUNDS).max(PILOT_STEPS);
+        // Replicates behind those of the figures: other phases.
+        let line = self.line(tape, REPLICATES + pass, steps)?;
+        let (mut last, mut levels) = (None, Vec::new());
+        for step in 0..steps {
+            let mut rounds: Vec<Round> = line.step(step).map(|at| tape.rounds[at as usize]).collect();
+            let rule = chooser.step(&mut rounds).ok_or_else(unusable)?;
+            let price = self.pricer.price(&rounds);
+            seen_positive(&price)?;
+            chooser.observe(rounds.iter().map(|r| f64::from(r.emitted)).sum(), price.ms());
+            if let Rule::Threshold(least) = rule {
+                levels.push(least);
+            }
+            last = Some(rule);
+        }
+        // The typical threshold; the last curve holds the throughput that came to be.
+        levels.sort_unstable_by(f32::total_cmp);
+        let middle = levels.get(levels.len() / 2).map(|&l| Rule::Threshold(l));
+        middle.or(last).ok_or_else(unusable)
+    }
+}
+
+fn unusable() -> BatchError {
+    BatchError::Value {
+        key: "cost",
+        value: "a step time that is no positive number".into(),
+        rule: "every tree size has to have a price: see the model's breakdown",
+    }
+}
+
+fn seen_positive(price: &crate::cost::StepPrice) -> Result<(), BatchError> {
+    let ms = price.ms();
+    if ms > 0.0 && ms.is_finite() { Ok(()) } else { Err(unusable()) }
+}
+
+/// Checks policy and load against the tables; answers the most nodes of a tree.
+fn check(tables: &Tables<'_>, policy: &FastPolicy, load: &Load<'_>) -> Result<u32, BatchError> {
+    let nested = tables.nested();
+    let refuse = |key, value: String, rule| Err(BatchError::Value { key, value, rule });
+    for (key, n) in [("concurrency", load.concurrency), ("request_rounds", load.request_rounds)] {
+        if n == 0 {
+            return refuse(key, "0".into(), "must be 1 or more");
+        }
+    }
+    if load.draft_rows == 0 && *policy != FastPolicy::Plain {
+        return refuse("draft_rows", "0".into(), "a draft pass has at least one row a request");
+    }
+    if load.response.is_some_and(|r| r < 2) {
+        return refuse("response", "below 2".into(), "the first token comes from the prefill: give 2 or more");
+    }
+    let (most, spine) = match policy {
+        FastPolicy::Plain => (0, None),
+        FastPolicy::Chain { budget } => (*budget, None),
+        FastPolicy::BestFirst { budget, spine } => (*budget, Some(*spine)),
+        FastPolicy::Choose(choice) => {
+            if choice.memory.is_nan() || choice.memory <= 1.0 {
+                return refuse("memory", choice.memory.to_string(), "must be above 1 step");
+            }
+            (choice.cap, Some(0))
+        }
+    };
+    if let Some(spine) = spine {
+        if most > nested.max_nodes() {
+            return refuse("budget", most.to_string(), "exceeds the nodes that the nested tables were built for");
+        }
+        // Every depth is a spine to a drafter that is no deeper.
+        if spine.min(nested.depth()) != nested.spine().min(nested.depth()) {
+            return refuse("spine", spine.to_string(), "the nested tables were built with another spine");
+        }
+    }
+    Ok(most)
+}
+
+/// The requests to serve.
+fn served<'r>(tables: &Tables<'_>, load: &Load<'r>) -> Result<Cow<'r, [u32]>, BatchError> {
+    let all = tables.nested().requests() as u32;
+    let Some(requests) = load.requests else { return Ok((0..all).collect()) };
+    let refuse = |value: String, rule| Err(BatchError::Value { key: "requests", value, rule });
+    match requests.iter().find(|r| **r >= all) {
+        Some(bad) => refuse(bad.to_string(), "the trace has no request of this index"),
+        None if requests.is_empty() => refuse("none".into(), "at least one request has to be served"),
+        None => Ok(Cow::Borrowed(requests)),
+    }
+}
