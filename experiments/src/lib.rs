@@ -3,6 +3,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod import;
 pub mod report;
 pub mod results;
 pub mod run;

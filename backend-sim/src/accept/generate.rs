@@ -1,5 +1,6 @@
 //! The process as a rank trace of a block drafter.
 
+use super::chain::{Belief, Penalties, State};
 use super::process::{Process, ProcessError};
 use super::ranks::RankLaws;
 use super::shape::{Shape, logistic};
@@ -73,11 +74,17 @@ impl Process {
     /// # Errors
     /// [`ProcessError::Value`] when a parameter contradicts its meaning, or `tokens` is 0.
     pub fn generate(&self, requests: u32, tokens: u32, seed: u64) -> Result<Trace, ProcessError> {
-        self.check()?;
+        self.check_values()?;
         if tokens == 0 {
             return Err(self.value("tokens", "a response has at least one token"));
         }
-        let writer = Writer { process: self, shape: Shape::of(self)?, laws: RankLaws::of(self), seed };
+        let writer = Writer {
+            process: self,
+            shape: Shape::of(self)?,
+            laws: RankLaws::of(self),
+            penalties: Penalties::of(self),
+            seed,
+        };
         let prompt_tokens = 1;
         let request = |id: u32| TraceRequest {
             id: u64::from(id),
@@ -108,6 +115,7 @@ struct Writer<'a> {
     process: &'a Process,
     shape: Shape,
     laws: RankLaws,
+    penalties: Penalties,
     seed: u64,
 }
 
@@ -132,43 +140,19 @@ impl Writer<'_> {
             truth: Vec::with_capacity(depth),
             ..Position::default()
         };
-        // Chance of each state before this level: on the spine, or k right first choices behind the last wrong one.
-        let mut on_spine = 1.0;
-        let mut off = [0.0; super::MAX_DEPTH + 1];
-        // The state that the truth is really in.
-        let mut lag: Option<usize> = None;
+        let (mut belief, mut state) = (Belief::new(), State::Spine);
         for d in 0..depth {
             let [confidence, steepness] = draws.normals();
             let logit = self.shape.mean[d] + base + p.confidence_spread.value * confidence;
-            let spine = logistic(logit);
-            let mut first = on_spine * spine;
-            let mut actual = spine;
-            let (mut wrong, mut penalty) = (on_spine * (1.0 - spine), p.after_sibling.value);
-            let mut carried = 0.0;
-            for (k, chance) in off[..d].iter_mut().enumerate() {
-                let right = logistic(logit + penalty);
-                if lag == Some(k) {
-                    actual = right;
-                }
-                first += *chance * right;
-                wrong += *chance * (1.0 - right);
-                carried = std::mem::replace(chance, carried) * right;
-                penalty *= p.recovery.value;
-            }
-            off[d] = carried;
-            off[0] = wrong;
-            on_spine *= spine;
-            let exponent = p.rank_exponent.value + p.rank_spread.value * steepness;
-            let law = self.laws.pick(exponent, first);
+            let first = belief.marginal(logit, &self.penalties);
+            let flatter = p.rank_slope.value * (first / (1.0 - first)).ln().min(0.0);
+            let law = self.laws.pick(p.rank_exponent.value + flatter + p.rank_spread.value * steepness, first);
             self.list(&mut at, law, first);
-            let hit = draws.uniform() < actual;
-            let rank = if hit { Some(0) } else { draw(law, draws.uniform()) };
+            let right = draws.uniform() < logistic(logit + self.penalties.of_state(state));
+            let rank = if right { Some(0) } else { draw(law, draws.uniform()) };
             at.truth.push(rank);
-            lag = match (hit, lag) {
-                (true, Some(k)) => Some(k + 1),
-                (true, None) => None,
-                (false, _) => Some(0),
-            };
+            state = state.next(rank);
+            belief.step(logit, &self.penalties, law.cumulative.last().copied().unwrap_or(0.0));
         }
         at
     }

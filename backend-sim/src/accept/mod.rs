@@ -4,11 +4,19 @@
 //! policy work on it as on a recorded one. What the parameters mean, where their values come from, and what the process
 //! cannot show, stands in `docs/acceptance.md`.
 
+mod anchors;
+mod chain;
+pub mod fit;
 mod generate;
 mod parameter;
 mod process;
 mod ranks;
+pub mod remark;
+mod sample;
 mod shape;
 
+pub use anchors::{Anchor, AnchorTree, anchors, process, shipped};
+pub use fit::Estimate;
 pub use parameter::{Parameter, Rates};
-pub use process::{End, MAX_DEPTH, Process, ProcessError};
+pub use process::{MAX_DEPTH, Process, ProcessError, Variant};
+pub use sample::Sample;

@@ -53,8 +53,9 @@ pub enum ProcessError {
 /// *d* is right *on the spine* has the logit μ_d + `request_spread`·z_request + `position_spread`·z_position +
 /// `confidence_spread`·ε_d with standard normal z and ε; the μ_d are solved so that the chain of a whole run accepts with
 /// exactly the `conditional` rates. Where the first choice is wrong, the true rank k ≥ 1 follows k^−e. Behind a wrong first
-/// choice the chance falls by `after_sibling` in logits. The drafter reports the marginal over what it cannot know (whether
-/// its earlier first choices were right), so its rows are calibrated up to `temper`.
+/// choice the logit changes by `after_sibling` (a listed rank was right) or `after_unlisted` (none was), and by what
+/// `recovery` leaves of it further on: a Markov chain over ranks by depth. The drafter reports the marginal over what it
+/// cannot know (whether its earlier first choices were right), so its rows are calibrated up to `temper`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
@@ -78,13 +79,18 @@ pub struct Process {
     pub temper: Parameter,
     /// Exponent e of the true token's rank k ≥ 1 where the first choice is wrong: P(k) ∝ k^−e up to the vocabulary. ≥ 0.
     pub rank_exponent: Parameter,
+    /// Change of that exponent per logit of the first choice below even odds: unsure rows are flatter. ≥ 0.
+    pub rank_slope: Parameter,
     /// Standard deviation of that exponent from row to row. ≥ 0.
     pub rank_spread: Parameter,
     /// Share of wrong first choices whose token the drafter has no idea of, on top of the power law. Within 0 and 1.
     pub rank_far: Parameter,
-    /// Change of the logit right behind a wrong first choice, to be read with `recovery` (the independence error). Logits.
+    /// Change of the logit right behind a wrong first choice where a listed rank was right: the independence error of a tree
+    /// that follows a sibling. Logits.
     pub after_sibling: Parameter,
-    /// What is left of `after_sibling` after each right first choice that follows. Within 0 and 1.
+    /// The same where no listed rank was right. No tree goes there; the drafter's marginals do. Logits.
+    pub after_unlisted: Parameter,
+    /// What each right first choice that follows leaves of these changes. Within 0 and 1.
     pub recovery: Parameter,
     /// Correlation of a request's easiness with the experts that its rows share. Within −1 and 1.
     pub overlap_correlation: Parameter,
@@ -150,9 +156,11 @@ impl Process {
             ("confidence_spread", "logits", &self.confidence_spread),
             ("temper", "factor", &self.temper),
             ("rank_exponent", "exponent", &self.rank_exponent),
+            ("rank_slope", "exponent per logit", &self.rank_slope),
             ("rank_spread", "exponent", &self.rank_spread),
             ("rank_far", "share", &self.rank_far),
             ("after_sibling", "logits", &self.after_sibling),
+            ("after_unlisted", "logits", &self.after_unlisted),
             ("recovery", "factor", &self.recovery),
             ("overlap_correlation", "correlation", &self.overlap_correlation),
             ("overlap_spread", "log of a factor", &self.overlap_spread),
@@ -167,9 +175,11 @@ impl Process {
             "confidence_spread" => &mut self.confidence_spread,
             "temper" => &mut self.temper,
             "rank_exponent" => &mut self.rank_exponent,
+            "rank_slope" => &mut self.rank_slope,
             "rank_spread" => &mut self.rank_spread,
             "rank_far" => &mut self.rank_far,
             "after_sibling" => &mut self.after_sibling,
+            "after_unlisted" => &mut self.after_unlisted,
             "recovery" => &mut self.recovery,
             "overlap_correlation" => &mut self.overlap_correlation,
             "overlap_spread" => &mut self.overlap_spread,
@@ -178,18 +188,19 @@ impl Process {
     }
 
     /// This process with one parameter at the low and at the high end of its range, for every parameter whose range is
-    /// not a point: (key, end, process). What they change of an answer is its model error.
+    /// not a point. The chain's rates stay what they are. What the variants change of an answer is its model error.
     #[must_use]
-    pub fn variants(&self) -> Vec<(&'static str, End, Self)> {
+    pub fn variants(&self) -> Vec<Variant> {
         let mut all = Vec::new();
-        for (key, _, p) in self.parameters() {
-            for (end, value) in [(End::Low, p.low), (End::High, p.high)] {
-                let mut other = self.clone();
+        for (key, unit, p) in self.parameters() {
+            for value in [p.low, p.high] {
+                let mut process = self.clone();
                 if value != p.value
-                    && let Some(parameter) = other.parameter_mut(key)
+                    && let Some(parameter) = process.parameter_mut(key)
                 {
                     parameter.value = value;
-                    all.push((key, end, other));
+                    let change = format!("{} → {value} {unit}", p.value);
+                    all.push(Variant { parameter: key.to_owned(), change, process });
                 }
             }
         }
@@ -215,11 +226,16 @@ impl Process {
         toml::to_string(self).map_err(|e| self.value("toml", &e.to_string()))
     }
 
-    /// Checks every value against its meaning.
+    /// Checks every value against its meaning, and that some process shows such rates.
     ///
     /// # Errors
     /// [`ProcessError::Value`]: the first key that is wrong.
     pub fn check(&self) -> Result<(), ProcessError> {
+        self.check_values()?;
+        Shape::of(self).map(drop)
+    }
+
+    pub(super) fn check_values(&self) -> Result<(), ProcessError> {
         let rates = &self.conditional.values;
         if rates.is_empty() || rates.len() > MAX_DEPTH {
             return Err(self.value("conditional", &format!("{} positions: give 1 to {MAX_DEPTH}", rates.len())));
@@ -235,7 +251,7 @@ impl Process {
         }
         for (key, _, p) in self.parameters() {
             let (least, most) = match key {
-                "after_sibling" => (-30.0, 30.0),
+                "after_sibling" | "after_unlisted" => (-30.0, 30.0),
                 "overlap_correlation" => (-1.0, 1.0),
                 "rank_far" | "recovery" => (0.0, 1.0),
                 "temper" => (0.05, 20.0),
@@ -253,7 +269,7 @@ impl Process {
                 return Err(self.value(key, "has no source"));
             }
         }
-        Shape::of(self).map(|_| ())
+        Ok(())
     }
 
     pub(super) fn value(&self, key: &str, why: &str) -> ProcessError {
@@ -261,14 +277,15 @@ impl Process {
     }
 }
 
-/// Which end of a parameter's range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum End {
-    /// The least value.
-    Low,
-    /// The greatest value.
-    High,
+/// A process with one parameter at an end of its range.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// Key of the parameter.
+    pub parameter: String,
+    /// What was changed, in words: "−2.36 → −1.37 logits".
+    pub change: String,
+    /// The process with the change.
+    pub process: Process,
 }
 
 /// 1 + Σ_{k ≤ depth} Π_{d ≤ k} r_d.

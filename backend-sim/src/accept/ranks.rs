@@ -64,7 +64,7 @@ fn law(process: &Process, exponent: f64) -> RankLaw {
 }
 
 /// Σ_{k=1}^{n} k^−e: 32 terms and the Euler–Maclaurin rest.
-fn power_sum(e: f64, n: f64) -> f64 {
+pub(super) fn power_sum(e: f64, n: f64) -> f64 {
     let first = n.min(32.0);
     let head: f64 = (1..=first as u32).map(|k| f64::from(k).powf(-e)).sum();
     if n <= 32.0 {

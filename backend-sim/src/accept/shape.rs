@@ -17,7 +17,7 @@ pub(super) fn logit(p: f64) -> f64 {
 }
 
 /// Nodes of the rule for a standard normal variable: equal steps over ±5, which converges exponentially there.
-const NODES: usize = 25;
+const NODES: usize = 21;
 
 fn normal_rule() -> [(f64, f64); NODES] {
     let mut rule = [(0.0, 0.0); NODES];
@@ -81,12 +81,7 @@ impl Shape {
                 let share = |mu: f64| -> f64 {
                     alive.iter().enumerate().map(|(i, w)| w * mean_of.at(mu + shift(i))).sum::<f64>() / total
                 };
-                let (mut low, mut high) = (*mu - 40.0, *mu + 40.0);
-                for _ in 0..60 {
-                    let middle = 0.5 * (low + high);
-                    if share(middle) < *rate { low = middle } else { high = middle }
-                }
-                *mu = 0.5 * (low + high);
+                *mu = solve(*mu, *rate, share);
                 for (i, w) in alive.iter_mut().enumerate() {
                     *w *= mean_of.at(*mu + shift(i));
                 }
@@ -99,7 +94,7 @@ impl Shape {
             next.iter_mut().for_each(|w| *w /= sum);
             let moved: f64 = next.iter().zip(&weight).map(|(x, y)| (x - y).abs()).sum();
             weight = next;
-            if moved < 1e-10 {
+            if moved < 1e-8 {
                 break;
             }
         }
@@ -110,4 +105,31 @@ impl Shape {
         }
         Ok(Self { mean })
     }
+}
+
+/// Where the rising `share` is `rate`: secant steps within a shrinking bracket.
+fn solve(start: f64, rate: f64, share: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (start - 60.0, start + 60.0);
+    let (mut at, mut slope) = (start, 0.2);
+    let mut last: Option<(f64, f64)> = None;
+    for _ in 0..80 {
+        let miss = share(at) - rate;
+        if miss.abs() < 1e-11 {
+            break;
+        }
+        if miss < 0.0 {
+            low = at
+        } else {
+            high = at
+        }
+        if let Some((x, y)) = last
+            && (at - x).abs() > 1e-12
+        {
+            slope = ((miss - y) / (at - x)).max(1e-12);
+        }
+        last = Some((at, miss));
+        let next = at - miss / slope;
+        at = if next > low && next < high { next } else { 0.5 * (low + high) };
+    }
+    at
 }

@@ -3,7 +3,7 @@
 use super::{Nested, NestedError};
 use treeline_core::Candidate;
 use treeline_core::trace::{Position, Trace, TraceRequest};
-use treeline_policies::pop_order::{PopOrder, Popped};
+use treeline_policies::pop_order::PopOrder;
 
 /// A rise that no listed tree has.
 pub(super) const NEVER: u16 = u16::MAX;
@@ -51,6 +51,7 @@ impl Nested {
             rises: Vec::with_capacity(positions as usize * meta.depth as usize),
             certain: Vec::with_capacity(positions as usize),
             chains: Vec::with_capacity(positions as usize),
+            levels: Vec::with_capacity(positions as usize),
             behind: Vec::with_capacity(positions as usize),
             levels: Vec::with_capacity(positions as usize),
         };
@@ -76,6 +77,7 @@ impl Nested {
         let behind = r.emitted - 1 - index;
         let chain = p.truth.iter().take(depth as usize).take_while(|t| **t == Some(0)).count();
         self.chains.push(chain as u8);
+        self.levels.push(if nodes == 0 { 0 } else { depth as u8 });
         self.behind.push(behind);
         // Without a row for a node there is no level either.
         self.levels.push(if nodes == 0 { 0 } else { depth.min(nodes) as u8 });
@@ -92,14 +94,13 @@ struct Work {
     flat: Vec<Candidate>,
     ends: Vec<usize>,
     /// What the drafter may give to the best unlisted rank, by row: a probability.
-    unlisted: Vec<f64>,
-    nodes: Vec<Popped>,
+    unlisted: Vec<f32>,
 }
 
 impl Work {
     /// Appends the nodes and rises of one position; answers up to which budget its trees are certain.
     fn run(&mut self, out: &mut Nested, p: &Position, depth: u32, budget: u32) -> u16 {
-        let Self { order, flat, ends, unlisted, nodes } = self;
+        let Self { order, flat, ends, unlisted } = self;
         flat.clear();
         ends.clear();
         unlisted.clear();
@@ -117,36 +118,47 @@ impl Work {
             *row = &flat[begin..end];
             begin = end;
         }
-        nodes.clear();
-        order.run(&rows[..ends.len()], out.spine, budget, |node| nodes.push(node));
-        let rises = out.rises.len();
-        out.rises.resize(rises + out.depth as usize, NEVER);
-        let (mut tip, mut reached) = (0, 0);
-        for (i, node) in nodes.iter().enumerate() {
-            out.weights.push(node.score.exp() as f32);
-            out.places.push((node.depth as u16) << RANK_BITS | node.rank as u16);
-            if node.parent == tip
-                && node.depth == reached + 1
-                && p.truth.get(reached as usize) == Some(&Some(node.rank))
-            {
-                out.rises[rises + reached as usize] = i as u16 + 1;
-                reached += 1;
-                tip = i as u32 + 1;
+        let rows = &rows[..ends.len()];
+        let spine = out.spine;
+        let rise = out.rises.len();
+        out.rises.resize(rise + out.depth as usize, NEVER);
+        let (rises, weights, places) = (&mut out.rises[rise..], &mut out.weights, &mut out.places);
+        let (first, mut taken) = (weights.len(), 0u16);
+        let (mut tip, mut reached) = (0, 0usize);
+        // The most that a candidate missing from the rows could weigh, and the tree size from which it could matter.
+        let (mut missing, mut certain) = (0f32, NEVER);
+        order.run(rows, spine, budget, |node| {
+            let weight = node.score.exp() as f32;
+            let forced = node.rank == 0 && node.depth <= spine && u32::from(taken) + 1 == node.depth;
+            if missing >= weight && missing > 0.0 && !forced {
+                certain = certain.min(taken);
             }
+            taken += 1;
+            weights.push(weight);
+            places.push((node.depth as u16) << RANK_BITS | node.rank as u16);
+            let level = node.depth as usize - 1;
+            if node.parent == tip && level == reached && p.truth.get(reached) == Some(&Some(node.rank)) {
+                rises[reached] = taken;
+                reached += 1;
+                tip = u32::from(taken);
+            }
+            if node.rank as usize + 1 == rows[level].len() {
+                let above = if node.parent == 0 { 1.0 } else { weights[first + node.parent as usize - 1] };
+                missing = missing.max(above * unlisted[level]);
+            }
+        });
+        match u32::from(taken) < budget && missing > 0.0 {
+            true => certain.min(taken),
+            false => certain,
         }
-        certain(nodes, unlisted, ends, out.spine)
     }
 }
 
 /// The most that the rank behind the last listed one can have: no more than that one, and than what is left of 1.
-fn best_unlisted(row: &[f32]) -> f64 {
+fn best_unlisted(row: &[f32]) -> f32 {
     let Some(&last) = row.last() else { return 0.0 };
     let listed: f64 = row.iter().map(|&l| f64::from(l).exp()).sum();
-    f64::from(last).exp().min((1.0 - listed).max(0.0))
-}
-
-/// The number of nodes before the first that an unlisted rank could have preceded.
-fn certain(nodes: &[Popped], unlisted: &[f64], ends: &[usize], spine: u32) -> u16 {
-    let _ = (nodes, unlisted, ends, spine);
-    u16::MAX
+    // f32 log-probabilities that sum to 1 may miss it by so much.
+    let left = 1.0 - listed;
+    if left < 1e-6 { 0.0 } else { f64::from(last).exp().min(left) as f32 }
 }

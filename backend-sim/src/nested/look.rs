@@ -24,6 +24,8 @@ pub struct Roots<'a> {
     pub certain: u32,
     /// Levels whose best candidate was right, from the root on.
     pub chain: u32,
+    /// The deepest level that a tree may have here; 0: nothing is drafted.
+    pub levels: u32,
     /// Tokens of the response behind the root.
     pub behind: u32,
     /// The deepest level that a tree may have here: fewer near the end of the response or context; 0 = nothing is drafted.
@@ -127,6 +129,7 @@ impl Nested {
             rises: &self.rises[at * depth..(at + 1) * depth],
             certain: u32::from(self.certain[at]),
             chain: u32::from(self.chains[at]),
+            levels: u32::from(self.levels[at]),
             behind: self.behind[at],
             levels: u32::from(self.levels[at]),
         }
@@ -202,6 +205,14 @@ impl Nested {
     #[must_use]
     pub fn chain(&self, request: usize, index: u32) -> u32 {
         u32::from(self.chains[self.at(request, index)])
+    }
+
+    /// The deepest level that a tree may have at this root: the recorded rows, cut so that accepted tokens and the bonus fit
+    /// what may still be emitted. A chain of budget n has the least of n, this, and the rows left in the context.
+    #[inline]
+    #[must_use]
+    pub fn levels(&self, request: usize, index: u32) -> u32 {
+        u32::from(self.levels[self.at(request, index)])
     }
 
     /// Tokens of the response behind this root.

@@ -64,6 +64,8 @@ pub struct Nested {
     certain: Vec<u16>,
     /// Per position: levels whose best candidate was right, from the root on.
     chains: Vec<u8>,
+    /// Per position: the deepest level that a tree may have.
+    levels: Vec<u8>,
     /// Per position: tokens of the response behind the root.
     behind: Vec<u32>,
     /// Per position: the deepest level that a tree may have there.

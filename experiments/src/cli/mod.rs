@@ -11,6 +11,7 @@
 
 mod calibrate;
 mod doctor;
+mod import;
 mod out;
 mod policies;
 mod policy_new;
@@ -67,6 +68,9 @@ enum Verb {
     /// Record traces and look into them.
     #[command(subcommand)]
     Trace(TraceVerb),
+    /// Turn what other engines count into acceptance processes and cost curves.
+    #[command(subcommand)]
+    Import(import::ImportVerb),
     /// Measure what a step costs on this machine and print it as the [cost] section of an experiment.
     Calibrate {
         /// The experiment whose models, context and backend are measured.
@@ -165,7 +169,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(e) => {
             out.error(&e);
             let wrong_file = e.is::<ConfigError>() || e.is::<TraceFileError>() || e.is::<Refused>();
-            let refused = wrong_file || e.is::<Usage>();
+            let foreign = e.is::<crate::import::ImportError>() || e.is::<treeline_sim::accept::ProcessError>();
+            let refused = wrong_file || foreign || e.is::<Usage>();
             ExitCode::from(if refused { 2 } else { 1 })
         }
     }
@@ -182,6 +187,7 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Schema => out.data(&config::schema_text(registry))?,
         Verb::Trace(TraceVerb::Record(args)) => trace::record(&args, registry, out)?,
         Verb::Trace(TraceVerb::Info { file, json }) => trace::info(&file, json, out)?,
+        Verb::Import(verb) => import::run(&verb, out)?,
         Verb::Calibrate { file, quiet } => calibrate::run(&file, quiet, registry, out)?,
     }
     Ok(ExitCode::SUCCESS)
