@@ -53,7 +53,6 @@ impl Nested {
             chains: Vec::with_capacity(positions as usize),
             levels: Vec::with_capacity(positions as usize),
             behind: Vec::with_capacity(positions as usize),
-            levels: Vec::with_capacity(positions as usize),
         };
         let mut work = Work::default();
         for request in &trace.requests {
@@ -77,7 +76,6 @@ impl Nested {
         let behind = r.emitted - 1 - index;
         let chain = p.truth.iter().take(depth as usize).take_while(|t| **t == Some(0)).count();
         self.chains.push(chain as u8);
-        self.levels.push(if nodes == 0 { 0 } else { depth as u8 });
         self.behind.push(behind);
         // Without a row for a node there is no level either.
         self.levels.push(if nodes == 0 { 0 } else { depth.min(nodes) as u8 });

@@ -28,8 +28,6 @@ pub struct Roots<'a> {
     pub levels: u32,
     /// Tokens of the response behind the root.
     pub behind: u32,
-    /// The deepest level that a tree may have here: fewer near the end of the response or context; 0 = nothing is drafted.
-    pub levels: u32,
 }
 
 impl Roots<'_> {
@@ -129,7 +127,6 @@ impl Nested {
             rises: &self.rises[at * depth..(at + 1) * depth],
             certain: u32::from(self.certain[at]),
             chain: u32::from(self.chains[at]),
-            levels: u32::from(self.levels[at]),
             behind: self.behind[at],
             levels: u32::from(self.levels[at]),
         }

@@ -68,6 +68,4 @@ pub struct Nested {
     levels: Vec<u8>,
     /// Per position: tokens of the response behind the root.
     behind: Vec<u32>,
-    /// Per position: the deepest level that a tree may have there.
-    levels: Vec<u8>,
 }
