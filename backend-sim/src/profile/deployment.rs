@@ -131,6 +131,8 @@ pub struct Tables {
     pub attention: TableRef,
     /// Whether that table is of the whole attention module, projections included, and not of the kernel alone.
     pub attention_module: bool,
+    /// Grouped-query decode attention of a drafter; None where no drafter can be priced by a table.
+    pub draft_attention: Option<TableRef>,
     /// Dense products.
     pub gemm: TableRef,
 }
@@ -288,7 +290,7 @@ fn tables(f: Fields<'_, '_>, s: &mut Sources) -> Result<Tables, ProfileError> {
         t.finish()?;
         Ok(Some(table))
     };
-    let (moe, allreduce) = (read("moe")?, read("allreduce")?);
+    let (moe, allreduce, draft_attention) = (read("moe")?, read("allreduce")?, read("draft_attention")?);
     let missing = |key: &str| f.error(key, "missing: name the engine and version whose kernel was measured");
     let attention = read("attention")?.ok_or_else(|| missing("attention"))?;
     let gemm = read("gemm")?.ok_or_else(|| missing("gemm"))?;
@@ -301,7 +303,7 @@ fn tables(f: Fields<'_, '_>, s: &mut Sources) -> Result<Tables, ProfileError> {
         }
     };
     f.finish()?;
-    Ok(Tables { moe, allreduce, attention, attention_module, gemm })
+    Ok(Tables { moe, allreduce, attention, attention_module, draft_attention, gemm })
 }
 
 fn overheads(f: Fields<'_, '_>, s: &mut Sources) -> Result<Overheads, ProfileError> {
