@@ -87,9 +87,7 @@ pub(super) fn run(verb: &ImportVerb, out: &Out) -> anyhow::Result<()> {
     match verb {
         ImportVerb::Vllm { file, before, to } => to.counted(&import::vllm(file, before.as_deref())?, None, file, out),
         ImportVerb::Sglang { file, draft_tokens, to } => to.counted(&import::sglang(file)?, *draft_tokens, file, out),
-        ImportVerb::Curve { file, to } => {
-            write(&import::curve(file, &to.name, &to.base()?)?, to.out.as_deref(), out)
-        }
+        ImportVerb::Curve { file, to } => write(&import::curve(file, &to.name, &to.base()?)?, to.out.as_deref(), out),
         ImportVerb::Trace { file, name, out: target } => {
             let trace = crate::trace::read(file)?;
             let fit = accept::fit::from_trace(&trace, name).with_context(|| file.display().to_string())?;

@@ -44,8 +44,11 @@ fn visit(value: &Value, line: usize, out: &mut Counters, lengths: &mut Lengths) 
     match value {
         Value::Array(all) => all.iter().try_for_each(|v| visit(v, line, out, lengths)),
         Value::Object(map) => {
-            if let Some((key, histogram)) = HISTOGRAMS.iter().find_map(|k| map.get(*k).filter(|v| !v.is_null()).map(|v| (k, v))) {
-                let counts = counts(histogram).ok_or_else(|| Wrong::at(line, format!("`{key}` is no list or map of counts")))?;
+            if let Some((key, histogram)) =
+                HISTOGRAMS.iter().find_map(|k| map.get(*k).filter(|v| !v.is_null()).map(|v| (k, v)))
+            {
+                let counts =
+                    counts(histogram).ok_or_else(|| Wrong::at(line, format!("`{key}` is no list or map of counts")))?;
                 add(&counts, out);
             }
             if let (Some(steps), Some(tokens)) = (count(map, "spec_verify_ct"), count(map, "completion_tokens")) {
@@ -59,7 +62,9 @@ fn visit(value: &Value, line: usize, out: &mut Counters, lengths: &mut Lengths) 
                 out.rows = Some(rows);
             }
             if let Some(width) = count(map, "speculative_eagle_topk").filter(|w| *w > 1) {
-                let why = format!("`speculative_eagle_topk` is {width}: its acceptance is a tree's, a process needs the chain's");
+                let why = format!(
+                    "`speculative_eagle_topk` is {width}: its acceptance is a tree's, a process needs the chain's"
+                );
                 return Err(Wrong::at(line, why));
             }
             map.values().try_for_each(|v| visit(v, line, out, lengths))

@@ -23,7 +23,8 @@ pub(super) fn vllm(text: &str) -> Result<Counters, Wrong> {
         let wrong = |what: &str| Wrong::at(i + 1, format!("`{}`: no {what} behind `{VLLM}`", excerpt(rest.trim())));
         let accepted = number(rest, "Accepted:").ok_or_else(|| wrong("`Accepted: N tokens`"))?;
         let drafted = number(rest, "Drafted:").ok_or_else(|| wrong("`Drafted: N tokens`"))?;
-        let list = rest.split_once("Per-position acceptance rate:").ok_or_else(|| wrong("`Per-position acceptance rate`"))?.1;
+        let list =
+            rest.split_once("Per-position acceptance rate:").ok_or_else(|| wrong("`Per-position acceptance rate`"))?.1;
         let list = list.split_once(", Avg").map_or(list, |l| l.0);
         let rates: Option<Vec<f64>> = list
             .trim()

@@ -152,7 +152,8 @@ enum Kind {
 }
 
 fn kind(text: &str) -> Kind {
-    if text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<Value>(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("")).is_ok()
+    if text.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<Value>(text.lines().find(|l| !l.trim().is_empty()).unwrap_or("")).is_ok()
         || serde_json::from_str::<Value>(text).is_ok()
     {
         Kind::Json
@@ -191,13 +192,15 @@ pub fn to_process(
                 content("it holds an acceptance length only: give --draft-tokens, the engine's number of rows with the root counted".into())
             })?;
             let mut moved = like.to_tau(tau, (rows - 1).min(like.depth()))?;
-            moved.conditional.source = format!("{file}: τ {tau} of a chain of {} tokens{notes}; {}", rows - 1, moved.conditional.source);
+            moved.conditional.source =
+                format!("{file}: τ {tau} of a chain of {} tokens{notes}; {}", rows - 1, moved.conditional.source);
             moved
         }
     };
     if counters.requests.len() >= 8 {
         let (_, logits) = fit::beta_binomial(&counters.requests).map_err(|e| content(e.to_string()))?;
-        let source = format!("{file}: Beta-Binomial over the first position of {} requests, in logits", counters.requests.len());
+        let source =
+            format!("{file}: Beta-Binomial over the first position of {} requests, in logits", counters.requests.len());
         let mut spread = Parameter::fitted(logits.value, logits.error, &source);
         spread.low = spread.low.max(0.0);
         process.request_spread = spread;
@@ -215,7 +218,11 @@ pub fn to_process(
 pub fn curve(path: &Path, name: &str, like: &Process) -> Result<Process, ImportError> {
     let (points, rounding) = steps::curve_points(&text(path)?).map_err(|w| w.of(path))?;
     let file = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let rates = fit::from_curve(&points, rounding, &format!("{file}: exact by differences; errors of a rounding to {rounding}"));
+    let rates = fit::from_curve(
+        &points,
+        rounding,
+        &format!("{file}: exact by differences; errors of a rounding to {rounding}"),
+    );
     let rates = rates.map_err(|e| ImportError::Content { path: path.to_owned(), why: e.to_string() })?;
     let mut process = with_rates(like, rates);
     process.name = name.to_owned();

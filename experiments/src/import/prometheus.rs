@@ -14,7 +14,8 @@ fn sample(line: &str, number: usize) -> Result<Option<(&str, &str, f64)>, Wrong>
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let wrong = || Wrong::at(number, format!("`{}` is no Prometheus sample: name, labels in braces, value", excerpt(line)));
+    let wrong =
+        || Wrong::at(number, format!("`{}` is no Prometheus sample: name, labels in braces, value", excerpt(line)));
     let (name, rest) = match line.find('{') {
         Some(open) => {
             let close = line.rfind('}').filter(|c| *c > open).ok_or_else(wrong)?;
@@ -74,7 +75,8 @@ pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
         }
     }
     if !seen || out.accepted.is_empty() {
-        let why = format!("has no `{DRAFTS}_total` and `{BY_POSITION}_total`: scrape /metrics of a vLLM server that drafts");
+        let why =
+            format!("has no `{DRAFTS}_total` and `{BY_POSITION}_total`: scrape /metrics of a vLLM server that drafts");
         return Err(Wrong::whole(why));
     }
     let sum: u64 = out.accepted.iter().sum();
@@ -93,7 +95,10 @@ pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
 
 /// What was counted between two scrapes.
 pub(super) fn difference(now: &Counters, before: &Counters) -> Result<Counters, Wrong> {
-    let less = |a: u64, b: u64| a.checked_sub(b).ok_or_else(|| Wrong::whole("its counters are below those of --before: swapped, or the server restarted"));
+    let less = |a: u64, b: u64| {
+        a.checked_sub(b)
+            .ok_or_else(|| Wrong::whole("its counters are below those of --before: swapped, or the server restarted"))
+    };
     let accepted = now.accepted.iter().enumerate().map(|(i, a)| less(*a, before.accepted.get(i).copied().unwrap_or(0)));
     Ok(Counters {
         drafts: less(now.drafts, before.drafts)?,
@@ -118,5 +123,9 @@ pub(super) fn accept_length(text: &str) -> Result<Counters, Wrong> {
         return Err(Wrong::whole(format!("holds neither JSON, nor `accept len:` log lines, nor `{LENGTH}`")));
     }
     let tau = all.iter().sum::<f64>() / all.len() as f64;
-    Ok(Counters { tau: Some(tau), notes: vec![format!("gauge {LENGTH}, its state at one moment")], ..Counters::default() })
+    Ok(Counters {
+        tau: Some(tau),
+        notes: vec![format!("gauge {LENGTH}, its state at one moment")],
+        ..Counters::default()
+    })
 }

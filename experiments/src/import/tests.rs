@@ -140,7 +140,12 @@ fn curves_by_file() {
 
 #[test]
 fn every_unreadable_prometheus_line_is_an_error() {
-    for (broken, line) in [("vllm:spec_decode_num_drafts_total{a=\"b\" 3", 2), ("nothing", 2), ("a b c", 2), ("vllm:spec_decode_num_drafts_total -3", 2)] {
+    for (broken, line) in [
+        ("vllm:spec_decode_num_drafts_total{a=\"b\" 3", 2),
+        ("nothing", 2),
+        ("a b c", 2),
+        ("vllm:spec_decode_num_drafts_total -3", 2),
+    ] {
         let (_keep, path) = file("m", &format!("# x\n{broken}\n"));
         let says = vllm(&path, None).unwrap_err().to_string();
         assert!(says.contains(&format!("line {line}")), "{broken}: {says}");
