@@ -97,8 +97,8 @@ impl AttentionLaw {
         match &self.timing {
             Timing::Bound => Prepared {
                 floor: 0.0,
-                stream: times * requests * ((context + 1.0) * token_us + op.row_bytes / roof.bytes_us),
-                extra: times * (token_us + op.row_bytes / roof.bytes_us),
+                stream: times * requests * (context + 1.0) * token_us,
+                extra: times * token_us,
                 row: times * (context + 1.0) * row_us,
                 requests,
                 inside: true,
@@ -134,7 +134,7 @@ impl AttentionLaw {
     pub(super) fn bytes(&self, rows: f64, requests: f64, context: f64) -> f64 {
         let op = &self.op;
         let tokens = requests * context.min(op.window) + rows;
-        f64::from(op.layers) * (tokens * op.token_bytes + rows * op.row_bytes)
+        f64::from(op.layers) * tokens * op.token_bytes
     }
 
     /// Operations of all layers.

@@ -45,8 +45,7 @@ impl CostModel {
                 .pass(requests, context);
         }
         self.host_lines(&[Phase::Tree], q.rows, drafted, &mut lines);
-        let still = self.still(q);
-        let verified = self.verified(&still, q.rows, q.effective_rows);
+        let verified = self.verified(&self.still(q), q.rows, q.effective_rows);
         let writer = Writer {
             model: self,
             passes: &self.target,
@@ -148,7 +147,7 @@ impl Writer<'_> {
         }
         let passes = self.passes;
         let law = passes.tier.as_ref().unwrap_or(&passes.bound);
-        let frozen = passes.freeze(&self.model.roof, requests, context);
+        let frozen = passes.freeze(&self.model.roof, requests, context, true);
         let ran = passes.run(&frozen, &self.point, true);
         let in_slot = |inside: &[bool]| inside[at] && stretch == 1.0;
         let calibrated = self.model.tier == Tier::Calibrated && self.model.scale > 0.0;
@@ -176,7 +175,7 @@ impl Writer<'_> {
             if let (Some(op), false) = (&passes.pass.experts, calibrated) {
                 let rows = stretch * f64::from(Slot::rows(at));
                 calls = op.layers;
-                sum.bytes = f64::from(op.layers) * (self.point.experts * op.expert_bytes + rows * op.row_bytes);
+                sum.bytes = f64::from(op.layers) * self.point.experts * op.expert_bytes;
                 sum.flops = f64::from(op.layers) * rows * f64::from(op.top_k) * op.expert_flops;
             } else {
                 sum.bound = 0.0;

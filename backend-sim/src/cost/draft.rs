@@ -72,7 +72,6 @@ pub(super) fn draft(drafter: &Drafter, model: &Model, d: &Deployment) -> DraftPl
         layers,
         token_bytes: 2.0 * f64::from(kv) * f64::from(dim) * BF16,
         token_flops: 4.0 * f64::from(q) * f64::from(dim),
-        row_bytes: 2.0 * f64::from(q) * f64::from(dim) * BF16,
         window,
     };
     let mut attention = Vec::new();

@@ -48,14 +48,14 @@ impl ExpertLaw {
         (self.base[at] + self.per_expert * experts).max(self.floor[at])
     }
 
-    /// By the datasheet: weights of U experts and the rows' activations, or the rows' flops.
+    /// By the datasheet: the weights of U experts, or the rows' flops.
     pub(super) fn bound(pass: &Pass, roof: &Roof) -> Option<Self> {
         let op = pass.experts.as_ref()?;
         let layers = f64::from(op.layers);
         let rows = |at| f64::from(Slot::rows(at));
         let flops = |at| layers * rows(at) * f64::from(op.top_k) * op.expert_flops / roof.flops_us;
         Some(Self {
-            base: (0..SLOTS).map(|at| layers * rows(at) * op.row_bytes / roof.bytes_us).collect(),
+            base: vec![0.0; SLOTS],
             per_expert: layers * op.expert_bytes / roof.bytes_us,
             floor: (0..SLOTS).map(flops).collect(),
             inside: vec![true; SLOTS],

@@ -72,8 +72,6 @@ pub(super) struct ExpertOp {
     pub expert_bytes: f64,
     /// Operations of one row in one expert's part on one rank.
     pub expert_flops: f64,
-    /// Activation bytes a row: read, scattered to `top_k` experts, summed.
-    pub row_bytes: f64,
 }
 
 /// The attention kernel of all layers of one kind.
@@ -89,8 +87,6 @@ pub(super) struct AttentionOp {
     pub token_bytes: f64,
     /// Operations of one row against one cached token on one rank.
     pub token_flops: f64,
-    /// Bytes of a row's queries and outputs on one rank.
-    pub row_bytes: f64,
     /// Tokens that a layer looks back at most; infinite without a window.
     pub window: f64,
 }

@@ -68,7 +68,6 @@ impl Passes {
                 flops[at] += f64::from(op.calls) * op.work.flops(m);
             }
             if let Some(e) = &pass.experts {
-                bytes[at] += f64::from(e.layers) * rows * e.row_bytes;
                 flops[at] += f64::from(e.layers) * rows * f64::from(e.top_k) * e.expert_flops;
             }
         }
@@ -76,9 +75,10 @@ impl Passes {
         Self { pass, bound, tier, bytes, flops, expert_bytes }
     }
 
-    /// Attention for `requests` requests of `context` tokens.
-    pub(super) fn freeze(&self, roof: &Roof, requests: f64, context: f64) -> Frozen {
-        let bound = prepare(&self.bound, roof, requests, context);
+    /// Attention for `requests` requests of `context` tokens. `both`: under the bound too.
+    pub(super) fn freeze(&self, roof: &Roof, requests: f64, context: f64, both: bool) -> Frozen {
+        let wanted = both || self.tier.is_none();
+        let bound = if wanted { prepare(&self.bound, roof, requests, context) } else { Default::default() };
         let tier = self.tier.as_ref().map_or(bound, |law| prepare(law, roof, requests, context));
         let law = self.tier.as_ref().unwrap_or(&self.bound);
         let kernels = law.attention.len().min(2);

@@ -71,7 +71,7 @@ impl CostModel {
             let asked = q.draft_requests > 0 && q.draft_rows > 0;
             return Drafted { inside: !asked, ..Drafted::default() };
         };
-        let frozen = passes.freeze(&self.roof, f64::from(q.draft_requests), context);
+        let frozen = passes.freeze(&self.roof, f64::from(q.draft_requests), context, self.both());
         let ran = passes.run(&frozen, &point, self.both());
         let n = f64::from(times);
         Drafted {
@@ -91,7 +91,7 @@ impl CostModel {
         });
         Still {
             requests: q.requests,
-            target: self.target.freeze(&self.roof, f64::from(q.requests), context),
+            target: self.target.freeze(&self.roof, f64::from(q.requests), context, self.both()),
             draft: self.drafted(q, context),
             drafted: q.draft_requests > 0,
             inside,

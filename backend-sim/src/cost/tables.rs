@@ -106,7 +106,7 @@ impl<'t> Lookups<'t> {
                 Some(table) => (table.us(rows), Origin::Table),
                 None => profile(least.max(op.fixed_us)),
             },
-            Work::Element { .. } => profile(least.max(op.fixed_us)),
+            Work::Element { .. } => profile((op.work.activations(rows) / self.roof.bytes_us).max(op.fixed_us)),
             Work::Gather { .. } => profile(op.fixed_us + least),
             Work::AllReduce { .. } => self.reduce(&op.work, rows),
         }

@@ -46,7 +46,7 @@ pub(super) fn target(model: &Model, d: &Deployment, formulation: Formulation) ->
         Formulation::Module => 1,
         Formulation::Kernels => d.overheads.attention_small_kernels,
     };
-    // A norm with its residual reads two rows and writes two; the other small kernels move less.
+    // A norm with its residual reads two rows and writes two; the others move less.
     rows.push(RowOp::element("norms, rotation, cache write", around.saturating_mul(l), 4.0 * row, small));
     if p > 1 {
         rows.push(RowOp::allreduce("all-reduce", 2 * l, row));
@@ -121,15 +121,12 @@ fn attention_products(model: &Model, d: &Deployment) -> Vec<RowOp> {
 fn kernel(model: &Model, d: &Deployment) -> AttentionOp {
     let p = d.ranks;
     let token_bytes = model.attention.kv_elements_per_rank(p) * d.kv_bytes_per_element;
-    let (token_flops, row) = match model.attention {
+    let token_flops = match model.attention {
         Attention::Mla { heads, kv_lora, rope, .. } => {
             let (heads, kv, rope) = (f64::from(part(heads, p)), f64::from(kv_lora), f64::from(rope));
-            (2.0 * heads * (kv + rope + kv), heads * (kv + rope + kv))
+            2.0 * heads * (kv + rope + kv)
         }
-        Attention::Gqa { heads, head_dim, .. } => {
-            let (heads, dim) = (f64::from(part(heads, p)), f64::from(head_dim));
-            (4.0 * heads * dim, 2.0 * heads * dim)
-        }
+        Attention::Gqa { heads, head_dim, .. } => 4.0 * f64::from(part(heads, p)) * f64::from(head_dim),
     };
     AttentionOp {
         name: "attention kernel",
@@ -137,21 +134,17 @@ fn kernel(model: &Model, d: &Deployment) -> AttentionOp {
         layers: model.layers,
         token_bytes,
         token_flops,
-        row_bytes: row * BF16,
         window: f64::INFINITY,
     }
 }
 
 fn routed(model: &Model, moe: &Moe, p: u32) -> ExpertOp {
     let params = moe.expert_params(model.hidden) / f64::from(p.max(1));
-    let (h, width, k) = (f64::from(model.hidden), f64::from(part(moe.intermediate, p)), f64::from(moe.top_k));
     ExpertOp {
         layers: model.moe_layers(),
         experts: moe.experts,
         top_k: moe.top_k,
         expert_bytes: params * moe.bytes_per_param,
         expert_flops: 2.0 * params,
-        // Per chosen expert: the row in, gate and up out, the product in and out, the result out.
-        row_bytes: (2.0 * h + k * (2.0 * h + 4.0 * width)) * BF16,
     }
 }

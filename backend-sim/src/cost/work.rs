@@ -1,4 +1,7 @@
 //! What a kernel moves and computes: bytes, operations and the least time of one call on one GPU.
+//!
+//! Bytes of memory are weights and cache entries (formula book §2). Activations are left out: those of a step stay in the
+//! L2 cache, so that counting them would make the lower limit no limit.
 
 use crate::profile::Hardware;
 
@@ -13,7 +16,7 @@ pub(super) enum Work {
     /// One small product per head: `rows × k` by `k × n`, `heads` times (the absorbed projections of latent attention).
     /// `post` is the one behind attention.
     Batched { heads: u32, n: u32, k: u32, post: bool },
-    /// Reads and writes `bytes` a row; `kernels` of them.
+    /// Reads and writes `bytes` of activations a row.
     Element { bytes: f64 },
     /// Sum over the ranks of `bytes` a row.
     AllReduce { bytes: f64 },
@@ -22,19 +25,19 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Bytes from and to memory for `m` rows; over the link for collectives.
+    /// Bytes of weights from memory for `m` rows; over the link for collectives.
     pub(super) fn bytes(&self, m: f64) -> f64 {
         match *self {
-            Self::Gemm { n, k, bytes_per_param } => {
-                let (n, k) = (f64::from(n), f64::from(k));
-                n * k * bytes_per_param + m * (n + k) * BF16
-            }
-            Self::Batched { heads, n, k, .. } => {
-                let (heads, n, k) = (f64::from(heads), f64::from(n), f64::from(k));
-                heads * (n * k + m * (n + k)) * BF16
-            }
-            Self::Element { bytes } | Self::AllReduce { bytes } | Self::Gather { bytes } => m * bytes,
+            Self::Gemm { n, k, bytes_per_param } => f64::from(n) * f64::from(k) * bytes_per_param,
+            Self::Batched { heads, n, k, .. } => f64::from(heads) * f64::from(n) * f64::from(k) * BF16,
+            Self::AllReduce { bytes } | Self::Gather { bytes } => m * bytes,
+            Self::Element { .. } => 0.0,
         }
+    }
+
+    /// Bytes of activations that an element-wise kernel moves, from wherever they lie.
+    pub(super) fn activations(&self, m: f64) -> f64 {
+        if let Self::Element { bytes } = *self { m * bytes } else { 0.0 }
     }
 
     /// Floating point operations for `m` rows.

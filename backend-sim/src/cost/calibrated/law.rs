@@ -147,7 +147,6 @@ fn pass(c: &Calibration, phase: Phase, domain: [u32; 2], roof: &Roof, scales: Op
                 layers: 1,
                 token_bytes: 0.0,
                 token_flops: 0.0,
-                row_bytes: 0.0,
                 window: f64::INFINITY,
             };
             let timing = Timing::Linear { token_us: op.us_per_token, row_token_us: op.us_per_row_token };
