@@ -149,7 +149,7 @@ impl Writer<'_> {
         let law = passes.tier.as_ref().unwrap_or(&passes.bound);
         let frozen = passes.freeze(&self.model.roof, requests, context, true);
         let ran = passes.run(&frozen, &self.point, true);
-        let in_slot = |inside: &[bool]| inside[at] && stretch == 1.0;
+        let in_slot = |inside: &[bool]| inside[at] && (stretch == 1.0 || passes.tier.is_none());
         let calibrated = self.model.tier == Tier::Calibrated && self.model.scale > 0.0;
         // Fitted ops have no bytes of their own: the pass's are written as one line without time.
         if calibrated {

@@ -10,28 +10,22 @@ type Fault = (String, &'static str);
 impl Calibration {
     /// Checks everything.
     pub(super) fn check(&self, file: &str) -> Result<(), CostError> {
-        match self.fault() {
-            None => Ok(()),
-            Some((why, help)) => Err(CostError::Calibration { file: file.into(), why, help: help.into() }),
-        }
+        self.check_parts(file)?;
+        let hash = self.hash();
+        let changed = (hash != self.digest).then(|| {
+            (format!("`digest` is {}, the file has {hash}", self.digest), "the file was changed: measure anew")
+        });
+        refuse(file, self.error_fault().or(changed))
     }
 
-    fn fault(&self) -> Option<Fault> {
-        if self.schema_version != SCHEMA_VERSION {
+    /// Checks all but held-out error and digest.
+    pub(super) fn check_parts(&self, file: &str) -> Result<(), CostError> {
+        let version = (self.schema_version != SCHEMA_VERSION).then(|| {
             let why = format!("`schema_version` is {}, this build reads {SCHEMA_VERSION}", self.schema_version);
-            return Some((why, "write the file anew with this build"));
-        }
-        self.manifest_fault()
-            .or_else(|| self.domain_fault())
-            .or_else(|| self.ops_fault())
-            .or_else(|| self.points_fault())
-            .or_else(|| self.error_fault())
-            .or_else(|| {
-                let hash = self.hash();
-                (hash != self.digest).then(|| {
-                    (format!("`digest` is {}, the file has {hash}", self.digest), "the file was changed: measure anew")
-                })
-            })
+            (why, "write the file anew with this build")
+        });
+        let parts = version.or_else(|| self.manifest_fault()).or_else(|| self.domain_fault());
+        refuse(file, parts.or_else(|| self.ops_fault()).or_else(|| self.points_fault()))
     }
 
     fn manifest_fault(&self) -> Option<Fault> {
@@ -154,6 +148,13 @@ impl Calibration {
         let at = |share: f64| if n == 0 { 0.0 } else { errors[((share * n as f64).ceil() as usize).clamp(1, n) - 1] };
         let bias = if n == 0 { 0.0 } else { bias / n as f64 };
         HeldOut { points: n as u32, median: at(0.5), p90: at(0.9), bias }
+    }
+}
+
+fn refuse(file: &str, fault: Option<Fault>) -> Result<(), CostError> {
+    match fault {
+        None => Ok(()),
+        Some((why, help)) => Err(CostError::Calibration { file: file.into(), why, help: help.into() }),
     }
 }
 

@@ -154,6 +154,7 @@ impl Calibration {
     /// # Errors
     /// As [`from_json`](Self::from_json).
     pub fn to_json(mut self, file: &str) -> Result<String, CostError> {
+        self.check_parts(file)?;
         self.held_out = self.measure();
         self.digest = self.hash();
         self.check(file)?;

@@ -1,0 +1,7 @@
+//! The cost model: golden values of the formula book, shapes that must hold, properties, the calibration file, and the
+//! public end-to-end figures.
+
+mod calibration;
+mod golden;
+mod properties;
+mod scene;
