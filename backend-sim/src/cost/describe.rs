@@ -9,8 +9,12 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
 /// Words that are made once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Words {
+    /// 90th percentile of a calibration's held-out error.
+    pub held_out: f64,
+    /// Largest error of the experts' fit.
+    pub moe_worst: Option<f64>,
     pub text: String,
     pub domain: String,
     pub digest: String,
@@ -22,11 +26,12 @@ fn table(t: &TableRef) -> String {
 }
 
 impl Words {
-    pub(super) fn of(setup: &CostSetup<'_>, formulation: Formulation) -> Self {
+    pub(super) fn of(setup: &CostSetup<'_>, formulation: Formulation, moe_worst: Option<f64>) -> Self {
         let digest = digest(setup);
         let text = text(setup, formulation).unwrap_or_default();
         let domain = "rows, requests and contexts of the op tables; their README says which".into();
-        Self { text, domain, digest }
+        let held_out = setup.calibration.map_or(0.0, |c| c.held_out.p90);
+        Self { held_out, moe_worst, text, domain, digest }
     }
 }
 
@@ -54,6 +59,9 @@ fn text(setup: &CostSetup<'_>, formulation: Formulation) -> Result<String, std::
             )?;
             if let Some(moe) = &t.moe {
                 writeln!(s, "routed experts: {}, t0 + c·U + h(T) fitted to balanced rows", table(moe))?;
+            }
+            if let Some(draft) = &t.draft_attention {
+                writeln!(s, "draft attention: {}", table(draft))?;
             }
             match (&d.allreduce, &t.allreduce) {
                 (Allreduce::Table { .. }, Some(ar)) => writeln!(s, "all-reduce: {}", table(ar))?,

@@ -10,6 +10,7 @@ mod describe;
 mod distinct;
 mod draft;
 mod error;
+mod inputs;
 mod law;
 mod line;
 mod model;
@@ -27,6 +28,7 @@ mod work;
 
 pub use calibrated::{Calibration, Domain, FittedOp, HeldOut, Manifest, StepPoint};
 pub use error::CostError;
+pub use inputs::InputError;
 pub use line::{Limit, OpLine, Origin, Tier};
 pub use model::CostModel;
 pub use query::{StepPrice, StepQuery};

@@ -62,6 +62,7 @@ impl CostModel {
         } else {
             Formulation::Kernels
         };
+        let moe_worst = lookups.as_ref().map_or(Ok(None), |l| l.moe_worst(model))?;
         let pass = target(model, d, formulation);
         let plan = setup.drafter.map(|drafter| draft(drafter, model, d));
         let calibrated = match (setup.tier, setup.calibration) {
@@ -119,7 +120,7 @@ impl CostModel {
             power: Power::of(setup.hardware),
             host,
             covered: calibrated.as_ref().map(|(_, c)| c.domain),
-            words: Words::of(setup, formulation),
+            words: Words::of(setup, formulation, moe_worst),
             ends: match &d.graphs {
                 Some(graphs) if graphs.unit == Unit::Rows => graphs.ends.clone(),
                 _ => Vec::new(),

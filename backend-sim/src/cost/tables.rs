@@ -144,14 +144,11 @@ impl<'t> Lookups<'t> {
         Ok(law)
     }
 
-    /// The routed experts: t0 + c·U + h(T), by the fit of the layer's balanced rows.
-    fn experts(&self, model: &Model, op: &ExpertOp) -> Result<(ExpertLaw, &'t MoeTable), CostError> {
+    /// The measured MoE layer.
+    fn layer(&self, model: &Model) -> Result<&'t MoeTable, CostError> {
         let (Some(moe), Some(table)) = (&model.moe, &self.deployment.tables.moe) else {
             return Err(CostError::Profile {
-                what: format!(
-                    "deployment {}: `tables.moe` is missing, {} has experts",
-                    self.deployment.name, model.name
-                ),
+                what: format!("deployment {}: `tables.moe` is missing, {} has experts", self.deployment.name, model.name),
                 help: "name engine and version of the MoE table".into(),
             });
         };
@@ -162,9 +159,13 @@ impl<'t> Lookups<'t> {
             hidden: model.hidden,
             intermediate: moe.intermediate,
         };
-        let from = wanted(self.system, table);
-        let layer = self.tables.moe(&MoeKey { from, shape, tp: self.deployment.ranks });
-        let layer = layer.map_err(|e| refused("routed experts", &e, "moe"))?;
+        let key = MoeKey { from: wanted(self.system, table), shape, tp: self.deployment.ranks };
+        self.tables.moe(&key).map_err(|e| refused("routed experts", &e, "moe"))
+    }
+
+    /// The routed experts: t0 + c·U + h(T), by the fit of the layer's balanced rows.
+    fn experts(&self, model: &Model, op: &ExpertOp) -> Result<ExpertLaw, CostError> {
+        let layer = self.layer(model)?;
         let (fit, times) = (layer.fit(), f64::from(op.layers) * self.scales.moe);
         let (least, most) = layer.rows();
         let mut base = vec![0.0; SLOTS];
@@ -174,8 +175,12 @@ impl<'t> Lookups<'t> {
             base[at] = finite("routed experts", times * (fit.t0 + fit.h(rows)))?;
             inside[at] = rows >= least && rows <= most;
         }
-        let law = ExpertLaw { base, per_expert: times * fit.c, floor: vec![0.0; SLOTS], inside, origin: Origin::Table };
-        Ok((law, layer))
+        Ok(ExpertLaw { base, per_expert: times * fit.c, floor: vec![0.0; SLOTS], inside, origin: Origin::Table })
+    }
+
+    /// Largest error of the experts' fit over the rows it was fitted to.
+    pub(super) fn moe_worst(&self, model: &Model) -> Result<Option<f64>, CostError> {
+        Ok(if model.moe.is_some() { Some(self.layer(model)?.fit().worst) } else { None })
     }
 
     /// The target's pass.
@@ -183,7 +188,7 @@ impl<'t> Lookups<'t> {
         let module = |op: &RowOp| form == Formulation::Module && IN_MODULE.contains(&op.name.as_ref());
         let rows = pass.rows.iter().map(|op| self.row_law(op, module(op))).collect::<Result<_, _>>()?;
         let shared = pass.shared.iter().map(|op| self.row_law(op, false)).collect::<Result<_, _>>()?;
-        let experts = pass.experts.as_ref().map(|op| self.experts(model, op)).transpose()?.map(|e| e.0);
+        let experts = pass.experts.as_ref().map(|op| self.experts(model, op)).transpose()?;
         let scale = self.scales.of(Class::Attention);
         let mut attention = Vec::new();
         for op in &pass.attention {
@@ -203,14 +208,15 @@ impl<'t> Lookups<'t> {
     /// The drafter's pass.
     pub(super) fn draft(&self, drafter: &Drafter, pass: &Pass) -> Result<PassLaw, CostError> {
         let rows = pass.rows.iter().map(|op| self.row_law(op, false)).collect::<Result<_, _>>()?;
-        // SGLang's default on Blackwell.
-        let mut table = self.deployment.tables.attention.clone();
-        if table.engine == crate::profile::Engine::Sglang && self.system != "h200" {
-            table.kernel = Some("trtllm_mha".into());
-        } else {
-            table.kernel = None;
-        }
-        let table = &table;
+        let Some(table) = &self.deployment.tables.draft_attention else {
+            return Err(CostError::Profile {
+                what: format!(
+                    "deployment {}: `tables.draft_attention` is missing, {} has attention of its own",
+                    self.deployment.name, drafter.name
+                ),
+                help: "name engine, version and kernel of the drafter's decode attention".into(),
+            });
+        };
         let shape = (drafter.heads, drafter.kv_heads, drafter.head_dim);
         let decode = self.grouped("draft attention", "draft_attention", table, "bfloat16", shape)?;
         let law = |op: &AttentionOp| AttentionLaw {

@@ -5,3 +5,5 @@ mod calibration;
 mod golden;
 mod properties;
 mod scene;
+mod shapes;
+mod tpot;
