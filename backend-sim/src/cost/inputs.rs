@@ -35,13 +35,18 @@ impl CostModel {
                     errors.push(say("moe", worst, "largest error of t0 + c·U over the balanced rows it was fitted to"));
                 }
                 if self.deployment.ranks > 1 {
-                    let source = "assumed: tables of one engine over versions agree within 2 to 10 % away from a switch";
+                    let source =
+                        "assumed: tables of one engine over versions agree within 2 to 10 % away from a switch";
                     errors.push(say("allreduce", 0.1, source));
                 }
                 let tree = "assumed: rows beyond one a request are added as flops, tiles of 64 query rows are not";
                 errors.push(say("attention", 0.2, tree));
                 errors.push(say("gemm", 0.05, "assumed: interpolation between measured shapes"));
-                errors.push(say("small", 0.3, "assumed: their number is counted, their time that of the smallest product"));
+                errors.push(say(
+                    "small",
+                    0.3,
+                    "assumed: their number is counted, their time that of the smallest product",
+                ));
                 if self.draft.is_some() {
                     let source = "assumed: no engine's draft pass is measured; its ops are, one by one";
                     errors.push(say("draft", 0.25, source));

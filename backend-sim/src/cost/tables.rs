@@ -148,7 +148,10 @@ impl<'t> Lookups<'t> {
     fn layer(&self, model: &Model) -> Result<&'t MoeTable, CostError> {
         let (Some(moe), Some(table)) = (&model.moe, &self.deployment.tables.moe) else {
             return Err(CostError::Profile {
-                what: format!("deployment {}: `tables.moe` is missing, {} has experts", self.deployment.name, model.name),
+                what: format!(
+                    "deployment {}: `tables.moe` is missing, {} has experts",
+                    self.deployment.name, model.name
+                ),
                 help: "name engine and version of the MoE table".into(),
             });
         };

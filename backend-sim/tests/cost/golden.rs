@@ -157,8 +157,8 @@ fn padding_is_priced_and_eager_launches_hide_the_tree() {
         let verify = |rows| m.price(&StepQuery { rows, ..StepQuery::plain(1, 1024) }).phases.of(Phase::Verify);
         verify(17) / verify(1)
     };
-    assert!(slower(&graph) > 1.3, "{}", slower(&graph));
-    assert!(slower(&eager) < 1.1, "{}", slower(&eager));
+    assert!(slower(&graph) > 1.5, "{}", slower(&graph));
+    assert!(slower(&eager) < 1.2, "{}", slower(&eager));
     let lines = eager.breakdown(&StepQuery::plain(1, 1024));
     assert!(line(&lines, "launches that the GPU waits for").us > 0.0);
 }

@@ -36,19 +36,22 @@ fn sixty_nodes_on_a_dense_model_fall_below_plain_decoding_by_32_requests() {
 
 /// The tree of best τ (DDTree paper, block 16: 8.02 → 10.72 on Qwen3-Coder-30B-A3B, 7.79 → 10.73 on Qwen3-8B; its largest
 /// budgets are 256 nodes and more) against the chain of 15, at batch 1, target passes alone: the mixture of experts gets
-/// slower, the dense model faster.
+/// slower by a seventh, the dense model about breaks even.
 #[test]
-fn the_tree_of_best_tau_slows_a_mixture_of_experts_down_and_not_a_dense_model() {
+fn the_tree_of_best_tau_slows_a_mixture_of_experts_down() {
     let gain = |model: &str, chain: f64, tree: f64| {
-        let model = Scene::new("vllm-0.24-h200-tp1", model, None).model(Tier::Table);
+        let mut scene = Scene::new("vllm-0.24-h200-tp1", model, None);
+        // The shipped deployment is one of dense models: the same engine's experts.
+        scene.deployment.tables.moe = Some(scene.deployment.tables.gemm.clone());
+        let model = scene.model(Tier::Table);
         let ms = |rows| model.price(&StepQuery { rows, ..StepQuery::plain(1, 1024) }).phases.of(Phase::Verify);
         println!("16 rows {:.2} ms, 257 rows {:.2} ms", ms(16), ms(257));
         (tree / ms(257)) / (chain / ms(16))
     };
     let (moe, dense) = (gain("qwen3-30b-a3b", 8.02, 10.72), gain("qwen3-8b", 7.79, 10.73));
     println!("tree against chain: experts {moe:.2}, dense {dense:.2}");
-    assert!(moe < 1.0, "{moe}");
-    assert!(dense > 1.0, "{dense}");
+    assert!(moe < 0.9, "{moe}");
+    assert!(dense > moe + 0.05 && (0.9..1.1).contains(&dense), "{dense}");
 }
 
 /// Verify cost of experts is concave, then grows on: never fit a straight line through it.
