@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use treeline::results::Summary;
+use treeline_sim::cost::Calibration;
 
 /// A folder with a target of Kimi's architecture, a DFlash drafter, prompts and an experiment `tiny.toml`.
 fn site() -> tempfile::TempDir {
@@ -145,4 +146,38 @@ fn a_calibrated_curve_serves_the_adaptive_policy() {
     std::fs::write(&file, format!("{EXPERIMENT}{adaptive}\n{curve}")).unwrap();
     let run = summary(site.path(), &["run", "tiny.toml", "--out", "r"]);
     assert!(run.cells.iter().any(|c| c.policy == "adaptive" && c.tau.is_some()), "{run:?}");
+}
+
+/// A calibration file that is written is whole: what reads it checks domain, points, held-out error and digest.
+#[test]
+fn a_calibration_file_is_written_and_read() {
+    let site = site();
+    let file = site.path().join("tiny.toml");
+    let many = EXPERIMENT.replace("concurrency = [2]", "concurrency = [1, 2]").replace("budget = [6]", "budget = [23]");
+    std::fs::write(&file, many).unwrap();
+    let (says, _) = run(site.path(), &["calibrate", "tiny.toml", "--out", "machine.json", "-q"]);
+    assert!(says.starts_with("machine.json: ") && says.contains("held out: median error"), "{says}");
+    let text = std::fs::read_to_string(site.path().join("machine.json")).unwrap();
+    let read = Calibration::from_json(&text, "machine.json").unwrap();
+    assert_eq!(read.domain.requests, [1, 2]);
+    assert!(read.points.iter().any(|p| p.draft_requests == 0), "plain rounds are among them");
+    assert!(read.points.iter().all(|p| p.experts.is_some_and(|e| e >= 1.0)), "this target has routed experts");
+    assert_eq!(read.manifest.command, "treeline calibrate tiny.toml --out FILE");
+    let broken = text.replacen("\"round_us\": ", "\"round_us\": 1", 1);
+    assert!(Calibration::from_json(&broken, "machine.json").is_err(), "a changed figure is found out");
+}
+
+#[test]
+fn a_calibration_file_needs_a_folder_and_enough_steps() {
+    let site = site();
+    let refused = |args: &[&str], why: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_treeline"));
+        let output =
+            command.args(["calibrate", "tiny.toml", "-q"]).args(args).current_dir(site.path()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && err.contains(why), "{err}");
+    };
+    refused(&["--out", "nowhere/machine.json"], "there is no folder nowhere");
+    refused(&["--out", "machine.json"], "give more budgets or concurrencies");
+    assert!(!site.path().join("machine.json").exists());
 }

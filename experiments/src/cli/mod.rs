@@ -75,6 +75,10 @@ enum Verb {
     Calibrate {
         /// The experiment whose models, context and backend are measured.
         file: PathBuf,
+        /// Measure every concurrency of the experiment and budgets up to its largest, and write a calibration file for
+        /// `tier = "calibrated"` in place of the [cost] section.
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
         /// No progress on stderr.
         #[arg(long, short)]
         quiet: bool,
@@ -188,7 +192,8 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Trace(TraceVerb::Record(args)) => trace::record(&args, registry, out)?,
         Verb::Trace(TraceVerb::Info { file, json }) => trace::info(&file, json, out)?,
         Verb::Import(verb) => import::run(&verb, out)?,
-        Verb::Calibrate { file, quiet } => calibrate::run(&file, quiet, registry, out)?,
+        Verb::Calibrate { file, out: None, quiet } => calibrate::run(&file, quiet, registry, out)?,
+        Verb::Calibrate { file, out: Some(to), quiet } => calibrate::write(&file, &to, quiet, registry, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -82,6 +82,11 @@ impl Manifest {
     }
 }
 
+/// Commit of the checkout that `folder` lies in.
+pub(super) fn commit(folder: &Path) -> Option<String> {
+    git(folder)["commit"].as_str().map(str::to_owned)
+}
+
 /// Commit of the checkout that the experiment lies in, and whether it has changes; `null` outside of one.
 fn git(folder: &Path) -> Value {
     let ask = |args: &[&str]| {

@@ -6,6 +6,7 @@
 //! it stopped.
 
 mod calibrate;
+mod calibration;
 mod cell;
 mod cpu;
 mod cuda;
@@ -31,6 +32,7 @@ mod watched;
 mod workload;
 
 pub use calibrate::{ROWS, calibrate};
+pub use calibration::calibration;
 pub use record::{RecordOptions, record_trace};
 pub use warnings::RunWarning;
 
