@@ -8,6 +8,7 @@ pub use conditional::Conditional;
 pub use drafts::Drafts;
 pub use drawn::{Drawn, draw_row};
 
+use crate::distinct::all_differ;
 use crate::error::Fault;
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +92,7 @@ pub fn check_row(row: &[Candidate], depth: u32, ranked: bool, distinct: bool) ->
     if ranked && let Some(w) = row.windows(2).find(|w| w[0].logp < w[1].logp) {
         return fault(format!("token {} ranks before {} but is less probable", w[0].token, w[1].token));
     }
-    if distinct {
+    if distinct && !all_differ(row.iter().map(|c| u64::from(c.token))) {
         let mut ids: Vec<u32> = row.iter().map(|c| c.token).collect();
         ids.sort_unstable();
         if let Some(w) = ids.windows(2).find(|w| w[0] == w[1]) {

@@ -101,6 +101,7 @@
 
 pub mod batch;
 pub mod cost;
+mod distinct;
 pub mod draft;
 pub mod error;
 pub mod forest;

@@ -4,7 +4,7 @@ use crate::batch::{Batch, Caps, Limits, Seq};
 use crate::draft::{Ask, DraftView, Draw, NodeRef};
 use crate::error::{Error, Fault};
 use crate::forest::Forest;
-use crate::law::Law;
+use crate::law::{Law, Step};
 use crate::log::{Entry, Phase, RoundLog};
 use crate::seams::{Drafter, Engine, EngineInfo, Grow, Needs, Round, StepCost, TreePolicy, Verifier};
 
@@ -27,6 +27,28 @@ pub struct Stage {
     ask: Vec<Ask>,
     wave: Vec<NodeRef>,
     forest: Forest,
+    /// Memory of the last round's log and of its steps.
+    log: RoundLog,
+    steps: Vec<Step>,
+}
+
+impl Stage {
+    /// Takes back the memory of a round that is over.
+    pub fn reuse<E: Engine>(&mut self, engine: &mut E, mut log: RoundLog) {
+        self.steps.extend(log.entries.drain(..).filter_map(|entry| entry.result.ok()));
+        engine.parts().1.recycle(&mut self.steps);
+        self.steps.clear();
+        self.log = log;
+    }
+
+    /// An empty log for round `index`.
+    fn begin(&mut self, index: u64) -> RoundLog {
+        let RoundLog { mut entries, mut experts, mut results, .. } = std::mem::take(&mut self.log);
+        entries.clear();
+        experts.clear();
+        results.clear();
+        RoundLog { round: index, entries, experts, results, ..RoundLog::default() }
+    }
 }
 
 /// What a round is run with.
@@ -91,11 +113,11 @@ pub fn run_round<E: Engine>(
     sink: &mut dyn FnMut(&RoundView<'_>),
 ) -> Result<RoundLog, Error> {
     let info = engine.info();
-    let Stage { caps: all_caps, ask, wave, forest } = stage;
+    let mut log = stage.begin(index);
+    let Stage { caps: all_caps, ask, wave, forest, .. } = stage;
     all_caps.clear();
     all_caps.extend(batch.iter().map(|s| caps(s, setup.limits, info.context)));
     forest.reset(batch, all_caps);
-    let mut log = RoundLog { round: index, ..RoundLog::default() };
 
     let round = Round { index, batch, caps: all_caps, limits: setup.limits, draw: setup.law.draw(), cost: setup.cost };
 
@@ -195,7 +217,8 @@ fn fill_entries(
         let why = format!("commit gave {} results for {} sequences", log.results.len(), batch.len());
         return Err(Error::Engine(why));
     }
-    for (i, mut result) in std::mem::take(&mut log.results).into_iter().enumerate() {
+    let mut results = std::mem::take(&mut log.results);
+    for (i, mut result) in results.drain(..).enumerate() {
         let (seq, tree) = (&batch.seqs[i], forest.tree(i));
         if let Ok(step) = &mut result {
             step.truth_ranks.clear();
@@ -223,5 +246,6 @@ fn fill_entries(
             result,
         });
     }
+    log.results = results;
     Ok(())
 }

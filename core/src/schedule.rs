@@ -112,6 +112,7 @@ pub fn run<E: Engine>(
         let log = run_round(engine, policy, &batch, &round_setup, &mut stage, round, sink)?;
         round += 1;
         advance(engine, &mut batch, &log, &mut responses, info.context);
+        stage.reuse(engine, log);
     }
 }
 

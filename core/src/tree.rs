@@ -12,6 +12,7 @@ mod working;
 pub use builder::TreeBuilder;
 pub use error::TreeError;
 
+use crate::distinct::all_differ;
 use crate::mask::AncestorMask;
 
 /// Index of a node in its tree; 0 is the root.
@@ -240,7 +241,10 @@ impl Tree {
         if let Some(&depth) = self.depths.iter().find(|&&d| d > self.depth_limit) {
             return Err(TreeError::TooDeep { depth, limit: self.depth_limit });
         }
-        if !duplicates {
+        let edge = |(&parent, &token): (&u32, &u32)| u64::from(parent) << 32 | u64::from(token);
+        let keys = self.parents[1..].iter().zip(&self.tokens[1..]).map(edge);
+        if !duplicates && !all_differ(keys) {
+            // Something is wrong: find what, in an order that does not depend on hashes.
             let mut edges: Vec<(u32, u32)> =
                 self.parents.iter().copied().zip(self.tokens.iter().copied()).skip(1).collect();
             edges.sort_unstable();

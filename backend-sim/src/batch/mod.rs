@@ -6,6 +6,7 @@
 //!   state on nested tables.
 
 mod arrivals;
+mod check;
 mod clock;
 mod engine;
 mod error;
@@ -18,6 +19,7 @@ mod step;
 mod worth;
 
 pub use arrivals::Arrivals;
+pub use check::check_trace;
 pub use engine::PricedEngine;
 pub use error::BatchError;
 pub use latency::{Latency, Spread, Visit};

@@ -8,7 +8,7 @@ use crate::replay::{Recording, ReplayDrafter, ReplayDrafts, ReplayVerdict, Repla
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use treeline_core::log::Priced;
-use treeline_core::{Ask, Batch, DraftView, Drafter, Error, Forest, Law, NodeRef, RoundLog, Verifier};
+use treeline_core::{Ask, Batch, DraftView, Drafter, Error, Forest, Law, NodeRef, RoundLog, Step, Verifier};
 
 /// What was drafted since the last price. Drafter and verifier share it; one thread uses both.
 #[derive(Debug, Default)]
@@ -144,5 +144,9 @@ impl Verifier for PricedVerifier {
             charged_ms,
         });
         Ok(())
+    }
+
+    fn recycle(&mut self, steps: &mut Vec<Step>) {
+        self.inner.recycle(steps);
     }
 }

@@ -1,23 +1,23 @@
 //! The replay's drafter: recorded rows as a lattice, recorded expansions as conditional drafts.
 
+use super::rows::{BlockRows, Pool};
 use super::{Recording, child};
 use treeline_core::trace::{Expansion, Position};
-use treeline_core::{
-    Ask, Batch, Candidate, Conditional, DraftView, Drafter, Error, Fault, Forest, Lattice, NodeRef, ROOT,
-};
+use treeline_core::{Ask, Batch, Candidate, Conditional, DraftView, Drafter, Error, Fault, Forest, NodeRef, ROOT};
 
 /// Answers from the rows of a trace.
 #[derive(Debug)]
 pub struct ReplayDrafter {
     recording: Recording,
     row: Vec<Candidate>,
+    pool: Pool,
 }
 
 /// A round's drafts, as the recorded drafter gave them.
 #[derive(Debug)]
 pub enum ReplayDrafts {
     /// Of a block drafter.
-    Block(Lattice),
+    Block(BlockRows),
     /// Of a conditional drafter.
     Conditional {
         /// Rows of the expanded nodes.
@@ -28,6 +28,7 @@ pub enum ReplayDrafts {
 }
 
 impl ReplayDrafts {
+    #[inline]
     fn view(&self) -> &dyn DraftView {
         match self {
             Self::Block(rows) => rows,
@@ -60,27 +61,26 @@ impl DraftView for ReplayDrafts {
 
 impl ReplayDrafter {
     pub(super) fn new(recording: Recording) -> Self {
-        Self { recording, row: Vec::new() }
+        Self { recording, row: Vec::new(), pool: Pool::default() }
     }
 
-    fn block(&mut self, batch: &Batch, ask: &[Ask]) -> Lattice {
-        let mut lattice = Lattice::new(0);
+    fn block(&self, batch: &Batch, ask: &[Ask]) -> BlockRows {
+        let mut rows = BlockRows::new(&self.pool);
         for (seq, ask) in batch.iter().zip(ask) {
-            lattice.begin_seq();
+            rows.begin();
             if ask.depth == 0 {
                 continue;
             }
             match self.recording.locate(seq).and_then(|(r, i)| position(&r.positions, i, seq.start)) {
-                Err(fault) => lattice.fail(fault),
+                Err(fault) => rows.fail(fault),
                 Ok(p) => {
                     for depth in 1..=ask.depth.min(p.ends.len() as u32) {
-                        fill(&mut self.row, p.row(depth), p.row_ids(depth), ask.width);
-                        lattice.push_row(&self.row, true, true);
+                        rows.push(p.row(depth), p.row_ids(depth), ask.width);
                     }
                 }
             }
         }
-        lattice
+        rows
     }
 
     fn conditional(&mut self, batch: &Batch, ask: &[Ask]) -> ReplayDrafts {

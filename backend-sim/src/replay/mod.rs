@@ -2,10 +2,12 @@
 
 mod draft;
 mod recording;
+mod rows;
 mod verify;
 
 pub use draft::{ReplayDrafter, ReplayDrafts};
 pub(crate) use recording::Recording;
+pub use rows::BlockRows;
 pub use verify::{ReplayVerdict, ReplayVerifier};
 
 use crate::validate::{TraceFault, validate};

@@ -8,6 +8,9 @@ use treeline_core::{Batch, DraftView, End, Error, Fault, Forest, Law, ROOT, Roun
 #[derive(Debug)]
 pub struct ReplayVerifier {
     recording: Recording,
+    /// Steps and a list of results of rounds that are over.
+    spare: Vec<Step>,
+    results: ReplayVerdict,
 }
 
 /// One result per sequence.
@@ -15,12 +18,12 @@ pub type ReplayVerdict = Vec<Result<Step, Fault>>;
 
 impl ReplayVerifier {
     pub(super) fn new(recording: Recording) -> Self {
-        Self { recording }
+        Self { recording, spare: Vec::new(), results: Vec::new() }
     }
 
-    fn judge(&self, seq: &Seq, tree: &Tree) -> Result<Step, Fault> {
+    fn judge(&mut self, seq: &Seq, tree: &Tree) -> Result<Step, Fault> {
         let (request, root) = self.recording.locate(seq)?;
-        let mut step = Step::default();
+        let mut step = self.spare.pop().unwrap_or_default();
         let mut node = ROOT;
         loop {
             let depth = step.emitted.len();
@@ -74,22 +77,36 @@ impl Verifier for ReplayVerifier {
         _drafts: &dyn DraftView,
         _law: &Law<'_>,
     ) -> Result<ReplayVerdict, Error> {
-        let judge = |(i, seq)| match forest.fault(i) {
-            Some(fault) => Err(fault.clone()),
-            None => self.judge(seq, forest.tree(i)),
-        };
-        Ok(batch.iter().enumerate().map(judge).collect())
+        let mut results = std::mem::take(&mut self.results);
+        for (i, seq) in batch.iter().enumerate() {
+            results.push(match forest.fault(i) {
+                Some(fault) => Err(fault.clone()),
+                None => self.judge(seq, forest.tree(i)),
+            });
+        }
+        Ok(results)
     }
 
     fn commit(
         &mut self,
         _batch: &Batch,
         _forest: &Forest,
-        verdict: ReplayVerdict,
+        mut verdict: ReplayVerdict,
         _features: &mut (),
         log: &mut RoundLog,
     ) -> Result<(), Error> {
-        log.results.extend(verdict);
+        log.results.append(&mut verdict);
+        self.results = verdict;
         Ok(())
+    }
+
+    fn recycle(&mut self, steps: &mut Vec<Step>) {
+        for mut step in steps.drain(..) {
+            step.emitted.clear();
+            step.path.clear();
+            step.truth_ranks.clear();
+            step.end = None;
+            self.spare.push(step);
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::batch::{Batch, Request};
 use crate::draft::{Ask, DraftView, NodeRef};
 use crate::error::{Error, Fault};
 use crate::forest::Forest;
-use crate::law::Law;
+use crate::law::{Law, Step};
 use crate::log::{Phase, PhaseTimes, RoundLog};
 
 /// Proposes tokens.
@@ -69,6 +69,10 @@ pub trait Verifier {
         features: &mut Self::Features,
         log: &mut RoundLog,
     ) -> Result<(), Error>;
+
+    /// Hands back steps of a round that is over, to be emptied and filled again: a verifier that does so allocates nothing
+    /// in steady state. Others let them go.
+    fn recycle(&mut self, _steps: &mut Vec<Step>) {}
 }
 
 /// Where the admission of a request stands.

@@ -12,6 +12,6 @@ mod tables;
 mod tape;
 mod types;
 
-pub use simulate::simulate;
+pub use simulate::{simulate, step};
 pub use tables::Tables;
 pub use types::{Choice, FastPolicy, FastResult, Load, RequestSums, Scope};

@@ -4,12 +4,14 @@ use super::Tables;
 use super::choose::{Chooser, Rule};
 use super::sample::Line;
 use super::sums::{Pricer, Sums};
-use super::tape::{Round, Shape, Tape};
+use super::tape::{Round, Shape, Tape, round};
 use super::types::{Choice, FastPolicy, FastResult, Load};
-use crate::batch::worth::Worth;
+use crate::batch::worth::{Counter, Worth};
 use crate::batch::{BatchError, Pricing};
+use crate::cost::StepPrice;
 use crate::nested::Roots;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Independent repetitions; their spread is the Monte-Carlo error.
 const REPLICATES: u32 = 8;
@@ -17,7 +19,11 @@ const REPLICATES: u32 = 8;
 /// Steps that a choice is tried on before the rounds that it leads to are laid out.
 const PILOT_STEPS: u32 = 6;
 
-/// Request-rounds of the same, at least.
+/// Nodes of the trees that the first pilot stands between, and pilots.
+const PILOT_NODES: u32 = 8;
+const PILOT_PASSES: u32 = 2;
+
+/// Request-rounds of a pilot, at least.
 const PILOT_ROUNDS: u32 = 256;
 
 /// The closed loop of `load.concurrency` requests in its steady state.
@@ -42,10 +48,53 @@ pub fn simulate(
     let pricer = Pricer { tables, cost, load, worth: Worth::new(cost.experts(), most) };
     let run = Run { pricer: &pricer, requests: &requests, seed };
     match policy {
-        FastPolicy::Plain => run.fixed(Shape::Plain),
-        FastPolicy::Chain { budget } => run.fixed(Shape::Chain(*budget)),
-        FastPolicy::BestFirst { budget, .. } => run.fixed(Shape::Best(*budget)),
         FastPolicy::Choose(choice) => run.chosen(choice),
+        fixed => run.main(&tables.tape(shape(fixed), load.response), None),
+    }
+}
+
+/// One step whose requests stand at the given places, each (index of the request, index of its root): the tokens that each
+/// emits, and the price. Everything that [`simulate`] adds up are such steps.
+///
+/// # Errors
+/// As [`simulate`]; a place that is none.
+pub fn step(
+    tables: &Tables<'_>,
+    cost: &dyn Pricing,
+    policy: &FastPolicy,
+    load: &Load<'_>,
+    places: &[(u32, u32)],
+) -> Result<(Vec<u16>, StepPrice), BatchError> {
+    let most = check(tables, policy, load)?;
+    let nested = tables.nested();
+    let tokens = |request: u32| load.response.unwrap_or(u32::MAX).min(nested.emitted(request as usize));
+    let known = |(request, index): &(u32, u32)| (*request as usize) < nested.requests() && index + 1 < tokens(*request);
+    if let Some((request, index)) = places.iter().find(|p| !known(p)) {
+        let value = format!("request {request}, root {index}");
+        return Err(BatchError::Value { key: "places", value, rule: "the trace has no such root" });
+    }
+    let pricer = Pricer { tables, cost, load, worth: Worth::new(cost.experts(), most) };
+    let mut counter = Counter::default();
+    let place = |&(request, index): &(u32, u32)| {
+        let at = request as usize;
+        round(tables, at, index, &nested.root(at, index), shape(policy), tokens(request), &mut counter)
+    };
+    let mut rounds: Vec<Round> = places.iter().map(place).collect();
+    if let FastPolicy::Choose(choice) = policy {
+        Chooser::new(choice, &pricer).step(&mut rounds).ok_or_else(unusable)?;
+    }
+    let price = pricer.price(&rounds);
+    seen_positive(&price)?;
+    Ok((rounds.iter().map(|r| r.emitted).collect(), price))
+}
+
+/// The tree of a policy at every root; one that chooses begins with none.
+fn shape(policy: &FastPolicy) -> Shape {
+    match policy {
+        FastPolicy::Plain => Shape::Plain,
+        FastPolicy::Chain { budget } => Shape::Chain(*budget),
+        FastPolicy::BestFirst { budget, .. } => Shape::Best(*budget),
+        FastPolicy::Choose(_) => Shape::Best(0),
     }
 }
 
@@ -67,18 +116,8 @@ impl Run<'_> {
         if line.is_empty() { Err(BatchError::Value { key: "requests", value, rule }) } else { Ok(line) }
     }
 
-    fn fixed(&self, shape: Shape) -> Result<FastResult, BatchError> {
-        let tape = self.pricer.tables.tape(shape, self.pricer.load.response);
-        self.main(&tape, |_| Ok(()), |_, _| ())
-    }
-
-    /// Steps of the tape's rounds; `shape` may change their trees, `seen` hears of tokens and ms.
-    fn main(
-        &self,
-        tape: &Tape,
-        mut shape: impl FnMut(&mut [Round]) -> Result<(), BatchError>,
-        mut seen: impl FnMut(f64, f64),
-    ) -> Result<FastResult, BatchError> {
+    /// Steps over the rounds of a tape, with the trees of a chooser where there is one.
+    fn main(&self, tape: &Tape, mut chooser: Option<&mut Chooser<'_>>) -> Result<FastResult, BatchError> {
         let steps = self.steps(self.pricer.load.request_rounds.div_ceil(REPLICATES));
         let mut sums = Sums::new(self.pricer.tables.nested().requests());
         let mut rounds = Vec::new();
@@ -88,10 +127,15 @@ impl Run<'_> {
             for step in 0..steps {
                 rounds.clear();
                 rounds.extend(line.step(step).map(|at| tape.rounds[at as usize]));
-                shape(&mut rounds)?;
+                if let Some(chooser) = &mut chooser {
+                    chooser.step(&mut rounds).ok_or_else(unusable)?;
+                }
                 let price = self.pricer.price(&rounds);
                 seen_positive(&price)?;
-                seen(sums.add(&rounds, &price), price.ms());
+                let tokens = sums.add(&rounds, &price);
+                if let Some(chooser) = &mut chooser {
+                    chooser.observe(tokens, price.ms());
+                }
             }
         }
         Ok(sums.finish(self.pricer.cost.ranks()))
@@ -100,21 +144,15 @@ impl Run<'_> {
     /// Choices depend on the company, and where requests stand depends on the choices: a pilot finds the rule that single
     /// roots come to follow, the rule lays out the rounds, and the steps over them choose anew in their real company.
     fn chosen(&self, choice: &Choice) -> Result<FastResult, BatchError> {
+        let (tables, response) = (self.pricer.tables, self.pricer.load.response);
         let mut chooser = Chooser::new(choice, self.pricer);
-        let load = self.pricer.load;
-        let mut tape: Cow<'_, Tape> =
-            Cow::Owned((*self.pricer.tables.tape(Shape::Best(choice.cap.min(8)), load.response)).clone());
-        for pass in 0..2 {
+        let mut tape = tables.tape(Shape::Best(choice.cap.min(PILOT_NODES)), response);
+        for pass in 0..PILOT_PASSES {
             let rule = self.pilot(&mut chooser, &tape, pass)?;
-            let nodes = |roots: &Roots<'_>| chooser.alone(&rule, roots).map_or(Shape::Best(0), Shape::Best);
-            tape = Cow::Owned(Tape::new(self.pricer.tables, load.response, nodes));
+            let nodes = |roots: &Roots<'_>| Shape::Best(chooser.alone(&rule, roots).unwrap_or(0));
+            tape = Arc::new(Tape::new(tables, response, nodes));
         }
-        let chooser = std::cell::RefCell::new(chooser);
-        self.main(
-            &tape,
-            |rounds| chooser.borrow_mut().step(rounds).map(|_| ()).ok_or_else(unusable),
-            |tokens, ms| chooser.borrow_mut().observe(tokens, ms),
-        )
+        self.main(&tape, Some(&mut chooser))
     }
 
     fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape, pass: u32) -> Result<Rule, BatchError> {
@@ -148,7 +186,7 @@ fn unusable() -> BatchError {
     }
 }
 
-fn seen_positive(price: &crate::cost::StepPrice) -> Result<(), BatchError> {
+fn seen_positive(price: &StepPrice) -> Result<(), BatchError> {
     let ms = price.ms();
     if ms > 0.0 && ms.is_finite() { Ok(()) } else { Err(unusable()) }
 }

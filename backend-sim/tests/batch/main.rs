@@ -1,0 +1,7 @@
+//! Batching: the priced engine, and the steady-state loop against it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod priced;
+mod steady;
+mod waiting;
