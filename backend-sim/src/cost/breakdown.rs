@@ -94,9 +94,9 @@ impl CostModel {
     }
 }
 
-/// More than half of the time unexplained by bytes and flops is latency.
+/// Two thirds of the time unexplained by bytes and flops are latency; below that it is a kernel that uses its bandwidth badly.
 fn limit(roof: &Roof, sum: &Sum, us: f64) -> Limit {
-    if sum.bound < 0.5 * us || us == 0.0 {
+    if 3.0 * sum.bound < us || us == 0.0 {
         Limit::Latency
     } else if sum.link {
         Limit::Link

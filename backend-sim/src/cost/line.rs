@@ -74,7 +74,7 @@ pub enum Limit {
     Memory,
     /// Peak of the tensor cores.
     Compute,
-    /// Launches, dependencies, half-filled machines: more than half of the time is neither bytes nor flops.
+    /// Launches, dependencies, half-filled machines: two thirds of the time or more are neither bytes nor flops.
     Latency,
     /// The link between the GPUs.
     Link,

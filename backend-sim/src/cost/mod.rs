@@ -15,6 +15,7 @@ mod law;
 mod line;
 mod model;
 mod op;
+mod pads;
 mod passes;
 mod prefill;
 mod price;

@@ -7,6 +7,7 @@ use super::draft::{DraftPlan, draft};
 use super::error::CostError;
 use super::law::PassLaw;
 use super::line::Tier;
+use super::pads::Pads;
 use super::passes::Passes;
 use super::scales::OpScales;
 use super::setup::CostSetup;
@@ -15,7 +16,7 @@ use super::target::{Formulation, prompt_flops, target};
 use super::work::Roof;
 use crate::experts::Experts;
 use crate::power::Power;
-use crate::profile::{Attention, Deployment, Execution, Overheads, Unit};
+use crate::profile::{Attention, Deployment, Overheads, Unit};
 use treeline_core::log::Phase;
 
 /// A deployment, compiled for one tier: a price is a handful of look-ups. Prices never fail; what lies outside of what was
@@ -40,6 +41,7 @@ pub struct CostModel {
     /// Requests and contexts that a calibration covers.
     pub(super) covered: Option<Domain>,
     pub(super) words: Words,
+    pads: Pads,
     pub(super) ends: Vec<u32>,
 }
 
@@ -121,6 +123,7 @@ impl CostModel {
             host,
             covered: calibrated.as_ref().map(|(_, c)| c.domain),
             words: Words::of(setup, formulation, moe_worst),
+            pads: Pads::new(d),
             ends: match &d.graphs {
                 Some(graphs) if graphs.unit == Unit::Rows => graphs.ends.clone(),
                 _ => Vec::new(),
@@ -156,16 +159,7 @@ impl CostModel {
     /// Rows that a pass of `rows` rows over `requests` requests runs with, and whether no graph holds it.
     #[must_use]
     pub fn padded_rows(&self, requests: u32, rows: u32) -> (u32, bool) {
-        if rows == 0 {
-            return (0, false);
-        }
-        match (&self.deployment.graphs, self.deployment.execution) {
-            (Some(graphs), Execution::Graph) => match graphs.padded_rows(requests, rows) {
-                Some(padded) => (padded.max(rows), false),
-                None => (rows, true),
-            },
-            _ => (rows, true),
-        }
+        self.pads.rows(requests, rows)
     }
 }
 

@@ -144,6 +144,11 @@ fn padding_is_priced_and_eager_launches_hide_the_tree() {
     let graph = Scene::kimi_b300().model(Tier::Table);
     let padded = |n: u32| graph.padded_rows(n, 9 * n).0;
     let n = (1..200).find(|&n| padded(n) > 9 * n).expect("a batch that no graph fits exactly");
+    let ours = Scene::kimi_b300().deployment.graphs.unwrap();
+    for (requests, rows) in [(1, 1), (3, 27), (9, 100), (255, 300), (256, 4352), (1000, 9000), (0, 5)] {
+        let (padded, eager) = graph.padded_rows(requests, rows);
+        assert_eq!((!eager).then_some(padded), ours.padded_rows(requests, rows), "{requests} requests");
+    }
     let price = |n| graph.price(&StepQuery::block(n, 9, 1024, 8));
     assert_eq!(price(n).padded_rows, padded(n));
     let products = |n| line(&graph.breakdown(&StepQuery::block(n, 9, 1024, 8)), "head").us;

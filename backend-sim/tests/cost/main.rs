@@ -3,6 +3,7 @@
 
 mod calibration;
 mod golden;
+mod printed;
 mod properties;
 mod scene;
 mod shapes;
