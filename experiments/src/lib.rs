@@ -3,7 +3,9 @@
 
 pub mod cli;
 pub mod config;
+pub mod decide;
 pub mod import;
+pub mod priced;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -56,7 +56,12 @@ fn look() -> Findings {
             false => "real models in f32, yours: the bundled pair is not complete here".to_owned(),
         },
     };
-    let sim = Verdict { what: "backend sim", can_run: true, why: "replays traces; needs nothing".to_owned() };
+    let sim = Verdict {
+        what: "backend sim",
+        can_run: true,
+        why: "replays traces, and prices steps of the deployments that `treeline profiles` lists; needs nothing"
+            .to_owned(),
+    };
     let cuda = Verdict {
         what: "backend cuda",
         can_run: gpu.missing.is_empty(),

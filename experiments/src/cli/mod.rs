@@ -16,6 +16,7 @@ mod out;
 mod policies;
 mod policy_new;
 mod policy_try;
+mod profiles;
 mod report;
 mod run;
 mod trace;
@@ -50,6 +51,14 @@ enum Verb {
     Report(report::ReportArgs),
     /// List the tree policies with their parameters and needs.
     Policies {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the shipped profiles, expert models and acceptance processes, or show one with a source per field.
+    Profiles {
+        /// Show this one.
+        name: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -185,6 +194,7 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Run(args) => return run::run(&args, registry, out),
         Verb::Report(args) => report::run(&args, registry, out)?,
         Verb::Policies { json } => policies::list(registry, out, json)?,
+        Verb::Profiles { name, json } => profiles::run(name.as_deref(), json, out)?,
         Verb::Policy(PolicyVerb::New(args)) => policy_new::new(&args, out)?,
         Verb::Policy(PolicyVerb::Try(args)) => policy_try::run(&args, registry, out)?,
         Verb::Doctor { json } => doctor::run(out, json)?,

@@ -4,11 +4,12 @@ use super::Usage;
 use super::out::Out;
 use crate::config::Overrides;
 use crate::report::{self, Context};
-use crate::results::{Cell, CellDetail, Summary};
-use crate::run::write_atomic;
+use crate::results::{Cell, CellDetail, Priced, Summary};
+use crate::run::{CellFile, PRICED_FILE, write_atomic};
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use treeline_policies::Registry;
 
@@ -40,7 +41,7 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
         return Err(Usage(format!("{}: a picture's name ends in .svg", file.display())).into());
     }
     // A folder that is damaged or not whole is the user's input, as a wrong file is.
-    let Folder { summary, details, manifest, resolved } =
+    let Folder { summary, details, priced, manifest, resolved } =
         Folder::read(dir).map_err(|e| Usage(format!("{e:#}: the run folder is damaged; run the experiment again")))?;
     let experts = experts(dir, registry).unwrap_or_else(|e| {
         // A run folder can be read where its models are not.
@@ -54,7 +55,7 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
         command: format!("treeline run {RESOLVED}"),
         experts,
         manifest,
-        priced: None,
+        priced,
     };
     let write =
         |path: &Path, text: &str| write_atomic(path, text.as_bytes()).with_context(|| path.display().to_string());
@@ -78,6 +79,7 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
 struct Folder {
     summary: Summary,
     details: Vec<CellDetail>,
+    priced: Option<Priced>,
     manifest: Value,
     resolved: String,
 }
@@ -87,7 +89,9 @@ impl Folder {
         let summary: Summary = json(&dir.join("summary.json"))?;
         let details = details(&dir.join("cells"), &summary)?;
         let manifest = json(&dir.join("manifest.json"))?;
-        Ok(Self { summary, details, manifest, resolved: text(&dir.join(RESOLVED))? })
+        let priced = dir.join(PRICED_FILE);
+        let priced = if priced.is_file() { Some(json(&priced)?) } else { None };
+        Ok(Self { summary, details, priced, manifest, resolved: text(&dir.join(RESOLVED))? })
     }
 }
 
@@ -107,9 +111,17 @@ fn details(cells: &Path, summary: &Summary) -> anyhow::Result<Vec<CellDetail>> {
     let is_cell = |name: &str| name.ends_with(".json") && !name.ends_with(".observations.json");
     paths.retain(|p| p.file_name().is_some_and(|name| is_cell(&name.to_string_lossy())));
     paths.sort();
-    let found: Vec<CellDetail> = paths.iter().map(|p| json(p)).collect::<Result<_, _>>()?;
+    // By what is cheap to compare: a priced run has thousands of cells.
+    let place = |c: &Cell| (c.policy.clone(), c.budget, c.concurrency, c.context);
+    let mut found: BTreeMap<_, Vec<CellDetail>> = BTreeMap::new();
+    for path in &paths {
+        for detail in json::<CellFile>(path)?.details() {
+            found.entry(place(&detail.cell)).or_default().push(detail);
+        }
+    }
     let of = |cell: &Cell| {
-        found.iter().find(|d| d.cell == *cell).cloned().with_context(|| {
+        let same = found.get(&place(cell)).into_iter().flatten().find(|d| d.cell == *cell);
+        same.cloned().with_context(|| {
             let Cell { policy, budget, temperature, .. } = cell;
             format!("{}: no file has the figures of {policy} {budget} at T {temperature}", cells.display())
         })

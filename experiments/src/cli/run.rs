@@ -57,7 +57,7 @@ fn write_report(experiment: &Experiment, outcome: &run::Outcome) -> anyhow::Resu
         seed: Some(experiment.seed),
         experts: experts(&experiment.backend)?,
         failed: outcome.failed.clone(),
-        priced: None,
+        priced: outcome.priced.clone(),
     };
     let page = report::html(&outcome.summary, &outcome.details, &context);
     let path = outcome.dir.join("report.html");

@@ -7,7 +7,7 @@ use super::live::{PREFILL_CHUNK, laws_fit, live};
 use super::location::{Location, relative, tidy};
 use super::policy;
 use super::types::{Backend, Cost, Experiment, Record, Replay};
-use super::{Overrides, synthetic, text};
+use super::{Overrides, priced, synthetic, text};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -77,8 +77,20 @@ pub(crate) fn experiment(
             return unread("backend.prefill_chunk", "only backends `cpu` and `cuda` read it");
         }
     }
+    let is_priced = named == BackendKind::Sim && priced::named(&file);
+    if !is_priced {
+        let why = match named {
+            BackendKind::Sim => "it needs a section `deployment`, whose steps are priced",
+            _ => "only backend `sim` with a section `deployment` reads it",
+        };
+        priced::sections(doc, why)?;
+    }
     let build = |kind| {
         Ok(match kind {
+            BackendKind::Sim if is_priced => {
+                let given = overrides.trace.is_some().then(|| trace(doc, &file, &folder, overrides)).transpose()?;
+                Backend::Priced(Box::new(priced::priced(doc, &file, &folder, &policies, given)?))
+            }
             BackendKind::Sim => Backend::Sim(Replay { trace: trace(doc, &file, &folder, overrides)? }),
             BackendKind::Cpu => Backend::Cpu(live(doc, &file, &folder, "cpu", PREFILL_CHUNK)?),
             BackendKind::Cuda if synthetic::named(&file) => {
@@ -103,7 +115,7 @@ pub(crate) fn experiment(
     let cost = file.cost.as_ref().map(|c| cost(doc, c)).transpose()?;
     match (&cost, needs.iter().position(|n| n.cost)) {
         (Some(_), None) => return unread("cost", "no policy of this file reads a step cost"),
-        (None, Some(i)) if !overrides.without_cost => {
+        (None, Some(i)) if !overrides.without_cost && !is_priced => {
             let message = format!("policy `{}` needs a step cost", policies[i].kind);
             let hint = "add [cost] with a measured curve; `treeline calibrate FILE` prints one".to_owned();
             return Err(doc.error(doc.value(&format!("policy.{i}.kind")), message, Some(hint)));
@@ -143,7 +155,7 @@ fn limits(backend: &Backend, concurrency: &[u32]) -> Limits {
     let (depth, width) = match backend {
         Backend::Cpu(live) | Backend::Cuda(live, _) => (live.drafter.depth(), live.drafter.width()),
         Backend::Synthetic(synthetic) => (None, synthetic.width),
-        Backend::Sim(_) => (None, USUAL_WIDTH),
+        Backend::Sim(_) | Backend::Priced(_) => (None, USUAL_WIDTH),
     };
     let concurrency = concurrency.iter().copied().max().unwrap_or(1);
     Limits { budget: 1, depth: depth.unwrap_or(USUAL_DEPTH), width, concurrency }
@@ -209,6 +221,8 @@ pub(crate) fn check_files(doc: &Doc<'_>, e: &Experiment, overrides: &Overrides) 
                 return missing("backend.trace".to_owned(), "trace", &replay.trace.path);
             }
         }
+        // Profiles and processes are checked with them.
+        Backend::Priced(_) => {}
         Backend::Synthetic(synthetic) => {
             if !synthetic.trace.path.is_file() {
                 return missing("backend.trace".to_owned(), "trace", &synthetic.trace.path);

@@ -3,6 +3,7 @@
 //! A key that only one kind reads is optional here; [`build`](super::build) refuses it beside another kind. `[[policy]]`
 //! tables are read apart, since every policy has parameters of its own.
 
+use super::priced::{AcceptanceText, ArrivalsText, DeploymentText, Reference, Split};
 use super::text::{Line, Name, PathText, RecordText};
 use super::value::{Heat, Int, List, Mass, Millis, Real, Share};
 use schemars::JsonSchema;
@@ -53,6 +54,15 @@ pub(crate) struct File {
     pub sampling: Option<Sampling>,
     /// What a step costs; read by policies that ask for it.
     pub cost: Option<Cost>,
+    /// The deployment whose steps are priced; backend sim.
+    pub deployment: Option<DeploymentText>,
+    /// Where acceptance comes from; one set of cells for each. Backend sim with a deployment.
+    pub acceptance: Option<Vec<AcceptanceText>>,
+    /// Today's practice, which answers are compared with. Backend sim with a deployment.
+    pub reference: Option<Reference>,
+    /// `halves`: policies are also calibrated on one half of the requests and scored on the other. Backend sim with a
+    /// deployment.
+    pub split: Option<Split>,
 }
 
 /// The model that is sped up.
@@ -219,6 +229,17 @@ pub(crate) struct Workload {
     pub concurrency: List<Int<1, 1024>>,
     /// Prompt files; backends cpu and cuda.
     pub prompts: Option<List<Prompts>>,
+    /// Positions before a response, one set of cells for each; as the traces have them unless given. Backend sim with a
+    /// deployment.
+    pub context: Option<List<Int<1, 1_048_576>>>,
+    /// Tokens of a response that a process generates. Backend sim with a deployment.
+    pub response: Option<Int<2, 1_048_576>>,
+    /// How requests arrive; closed unless given. Backend sim with a deployment.
+    pub arrivals: Option<ArrivalsText>,
+    /// Requests that a process generates; 64 unless given. Backend sim with a deployment.
+    pub requests: Option<Int<2, 100_000>>,
+    /// Request-rounds that a cell of the grid simulates; 8192 unless given. Backend sim with a deployment.
+    pub rounds: Option<Int<256, 100_000_000>>,
 }
 
 /// One prompt file.

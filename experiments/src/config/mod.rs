@@ -11,6 +11,7 @@ mod file;
 mod live;
 mod location;
 mod policy;
+mod priced;
 mod resolve;
 mod schema;
 pub mod suggest;
@@ -21,6 +22,9 @@ mod value;
 
 pub use diagnostic::{ConfigError, Diagnostic};
 pub use location::{Location, relative};
+pub use priced::{
+    AcceptanceKind, AcceptanceSpec, Anchor, ArrivalsSpec, DeploymentSpec, PrefillName, PricedRun, TierName,
+};
 pub use resolve::resolved_toml;
 pub use schema::{schema, schema_text};
 pub use types::{
@@ -73,9 +77,24 @@ pub fn load_with(path: &Path, registry: &Registry, overrides: &Overrides) -> Res
     })?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = parent.canonicalize().map_err(|e| read_error(e.to_string()))?;
-    let doc = diagnostic::Doc::parse(&text, &path.display().to_string())?;
-    let experiment = build::experiment(&doc, &folder, registry, overrides)?;
+    load_text(&text, &path.display().to_string(), &folder, registry, overrides)
+}
+
+/// As [`load_with`], from the text of an experiment; `folder` is where relative paths start.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    registry: &Registry,
+    overrides: &Overrides,
+) -> Result<Experiment, ConfigError> {
+    let doc = diagnostic::Doc::parse(text, name)?;
+    let experiment = build::experiment(&doc, folder, registry, overrides)?;
     build::check_files(&doc, &experiment, overrides)?;
+    priced::check(&doc, &experiment)?;
     Ok(experiment)
 }
 

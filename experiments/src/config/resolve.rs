@@ -1,6 +1,7 @@
 //! `experiment.resolved.toml`: an experiment written back with every value in force.
 
 use super::location::relative;
+use super::priced;
 use super::types::{Backend, Cuda, Drafter, Experiment, Live, Record, Synthetic};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -22,7 +23,11 @@ pub fn resolved_toml(e: &Experiment, at: &Path) -> String {
     pair(&mut out, "bootstrap", &e.bootstrap.to_string());
     pair(&mut out, "baseline", &e.baseline.to_string());
     pair(&mut out, "folder", &quote(&relative(at, &e.folder).to_string_lossy()));
+    if let Backend::Priced(run) = &e.backend {
+        priced::top(&mut out, run);
+    }
     match &e.backend {
+        Backend::Priced(run) => priced::write(&mut out, e, run),
         Backend::Cpu(live) => models(&mut out, e, live),
         Backend::Cuda(live, cuda) => {
             models(&mut out, e, live);
@@ -136,20 +141,20 @@ fn synthetic(out: &mut String, e: &Experiment, s: &Synthetic) {
     pair(out, "concurrency", &list(&e.concurrency));
 }
 
-fn section(out: &mut String, header: &str) {
+pub(super) fn section(out: &mut String, header: &str) {
     // Writing to a string cannot fail.
     let _ = write!(out, "\n{header}\n");
 }
 
-fn pair(out: &mut String, key: &str, value: &str) {
+pub(super) fn pair(out: &mut String, key: &str, value: &str) {
     let _ = writeln!(out, "{key} = {value}");
 }
 
-fn quote(s: &str) -> String {
+pub(super) fn quote(s: &str) -> String {
     toml::Value::from(s).to_string()
 }
 
-fn list(values: &[u32]) -> String {
+pub(super) fn list(values: &[u32]) -> String {
     format!("{values:?}")
 }
 
@@ -158,7 +163,7 @@ fn floats(values: &[f64]) -> String {
 }
 
 /// The shortest form that reads back as the same number.
-fn float(x: f64) -> String {
+pub(super) fn float(x: f64) -> String {
     format!("{x:?}")
 }
 

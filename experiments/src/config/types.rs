@@ -1,6 +1,6 @@
 //! An experiment with every value in force.
 
-use crate::config::Location;
+use crate::config::{Location, PricedRun};
 use treeline_core::{CostCurve, Law};
 
 /// A whole experiment: what [`load`](crate::config::load) makes of a file.
@@ -56,8 +56,10 @@ pub enum Backend {
     Cuda(Live, Cuda),
     /// Synthetic weights on an NVIDIA GPU, acceptance from a trace.
     Synthetic(Synthetic),
-    /// Replay of a trace.
+    /// Replay of a trace, without a clock.
     Sim(Replay),
+    /// Steps priced by a deployment's cost model, acceptance from traces and processes.
+    Priced(Box<PricedRun>),
 }
 
 impl Backend {
@@ -67,7 +69,7 @@ impl Backend {
         match self {
             Self::Cpu(_) => "cpu",
             Self::Cuda(..) | Self::Synthetic(_) => "cuda",
-            Self::Sim(_) => "sim",
+            Self::Sim(_) | Self::Priced(_) => "sim",
         }
     }
 
@@ -76,7 +78,7 @@ impl Backend {
     pub fn live(&self) -> Option<&Live> {
         match self {
             Self::Cpu(live) | Self::Cuda(live, _) => Some(live),
-            Self::Synthetic(_) | Self::Sim(_) => None,
+            Self::Synthetic(_) | Self::Sim(_) | Self::Priced(_) => None,
         }
     }
 }

@@ -177,7 +177,9 @@ pub struct PricedAcceptance {
     pub source: String,
     /// τ that a process was scaled to; `null` where it was not.
     pub anchor_tau: Option<f64>,
-    /// The budget of the chain that the anchor is of.
+    /// The policy that the anchor is of: chain or best-first.
+    pub anchor_policy: Option<String>,
+    /// The budget that the anchor is of; `null` = the drafter's whole chain.
     pub anchor_budget: Option<u32>,
     /// Accepted share at depth 1, 2, … on the spine.
     pub conditional: Vec<f64>,
@@ -256,6 +258,8 @@ pub struct ErrorParts {
 /// One input that changes the best choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flip {
+    /// Short name of the input, the same for its low and high end.
+    pub key: String,
     /// The input, as `sibling independence` or `all-reduce time`.
     pub input: String,
     /// By how much it was moved, in words.

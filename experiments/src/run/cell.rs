@@ -63,7 +63,7 @@ impl<S: Source> Bench<'_, S> {
         let info = engine.info();
         let limits = spec.limits(info.width, info.depth);
         let requests = self.source.requests(spec.temperature);
-        if facts.clock {
+        if facts.measured() {
             self.warm_up(spec, &mut engine, &requests)?;
         }
         let mut policy = spec.policy(self.registry, &limits)?;
@@ -98,7 +98,8 @@ impl<S: Source> Bench<'_, S> {
         let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side, energy };
         let mut detail = detail(self.source, self.experiment, spec, &measured);
         detail.warnings.extend(failures(&responses));
-        if facts.clock
+        detail.cell.notes.extend(self.source.remarks(&engine.inner));
+        if facts.measured()
             && let (Some(begin), Some(end)) = (begin, end)
         {
             detail.warnings.extend(begin.doubt(end));
@@ -107,7 +108,7 @@ impl<S: Source> Bench<'_, S> {
     }
 
     fn cost(&self) -> Option<&dyn StepCost> {
-        self.experiment.cost.as_ref().map(|c| &c.curve as &dyn StepCost)
+        self.source.cost().or_else(|| self.experiment.cost.as_ref().map(|c| &c.curve as &dyn StepCost))
     }
 
     fn observations(&self, spec: &CellSpec, needed: bool) -> anyhow::Result<Option<Observations>> {

@@ -5,7 +5,7 @@ use super::manifest::{self, Manifest};
 use super::observations::Observations;
 use super::plan::{CellSpec, plan};
 use super::progress::Progress;
-use super::source::Source;
+use super::source::{Facts, Source};
 use super::{Options, Outcome, RunWarning, files, refused, rounds, summary};
 use crate::config::{Experiment, resolved_toml};
 use crate::results::CellDetail;
@@ -31,13 +31,31 @@ pub(super) fn execute<S: Source>(
     registry: &Registry,
     options: &Options,
 ) -> anyhow::Result<Outcome> {
+    let all = |_: usize, _: &CellSpec| true;
+    execute_all(std::slice::from_ref(source), source.facts(), experiment, registry, options, &all)
+}
+
+/// Runs the cells of several sources, one after the other in the summary, all at once in time. `facts` is what the manifest
+/// says of the run; `wanted` whether a cell of the source with this index is run at all.
+pub(super) fn execute_all<S: Source>(
+    sources: &[S],
+    facts: &Facts,
+    experiment: &Experiment,
+    registry: &Registry,
+    options: &Options,
+    wanted: &dyn Fn(usize, &CellSpec) -> bool,
+) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
-    let cells = plan(source, experiment, registry).map_err(refused)?;
+    let mut cells: Vec<(usize, CellSpec)> = Vec::new();
+    for (index, source) in sources.iter().enumerate() {
+        let of = plan(source, experiment, registry).map_err(refused)?;
+        cells.extend(of.into_iter().filter(|c| wanted(index, c)).map(|c| (index, c)));
+    }
     let dir = files::run_folder(options.out.as_deref(), &experiment.name, options.resume).map_err(refused)?;
     // Held to the end: two runs in one folder would write over each other.
     let _lock = files::lock(&dir).map_err(refused)?;
-    let mut warnings = source.facts().warnings.clone();
-    let manifest = Manifest::new(source.facts(), experiment, options);
+    let mut warnings = facts.warnings.clone();
+    let manifest = Manifest::new(facts, experiment, options);
     warnings.extend(manifest.differs(&dir).filter(|_| options.resume));
     let absolute = dir.canonicalize().with_context(|| dir.display().to_string())?;
     write(&dir.join("experiment.resolved.toml"), resolved_toml(experiment, &absolute).as_bytes())?;
@@ -45,26 +63,30 @@ pub(super) fn execute<S: Source>(
     write_json(&dir.join("manifest.json"), &manifest.unfinished())?;
 
     let kept: Vec<Option<CellDetail>> =
-        cells.iter().map(|c| options.resume.then(|| load_cell(&dir, c)).flatten()).collect();
+        cells.iter().map(|(_, c)| options.resume.then(|| load_cell(&dir, c)).flatten()).collect();
     let left = kept.iter().filter(|k| k.is_none()).count();
-    let bench = Bench {
+    let serial = sources.iter().any(Source::one_at_a_time);
+    let bench = |source| Bench {
         source,
         experiment,
         registry,
-        side_by_side: if source.one_at_a_time() { 1 } else { left.min(rayon::current_num_threads()) },
+        side_by_side: if serial { 1 } else { left.min(rayon::current_num_threads()) },
         playback: options.replay_observations.as_deref(),
     };
+    let benches: Vec<Bench<'_, S>> = sources.iter().map(bench).collect();
     if options.resume {
         tell_of_strangers(&dir, &cells);
     }
-    if options.replay_observations.is_some() && !reads_time(&bench, &cells)? {
+    if options.replay_observations.is_some() && !reads_time(&benches, &cells)? {
         anyhow::bail!("no policy of this experiment reads measured time: there are no observations to replay");
     }
-    let tokens = |c: &CellSpec| source.requests(c.temperature).iter().map(|r| u64::from(r.max_new) - 1).sum::<u64>();
+    let tokens = |(source, c): &(usize, CellSpec)| {
+        sources[*source].requests(c.temperature).iter().map(|r| u64::from(r.max_new) - 1).sum::<u64>()
+    };
     let work: Vec<u64> = cells.iter().zip(&kept).map(|(c, k)| if k.is_some() { 0 } else { tokens(c) }).collect();
     let progress = Progress::new(cells.len(), cells.len() - left, work.iter().sum(), options.quiet);
 
-    let run_one = |(spec, kept): (&CellSpec, Option<CellDetail>), work: u64| {
+    let run_one = |((source, spec), kept): (&(usize, CellSpec), Option<CellDetail>), work: u64| {
         if let Some(detail) = kept {
             return Done { result: Ok(detail), kept: true, wall_s: None };
         }
@@ -72,7 +94,7 @@ pub(super) fn execute<S: Source>(
         let started = Instant::now();
         // A policy that panics ends its cell; the others know nothing of it.
         let run = AssertUnwindSafe(|| {
-            let finished = bench.run(spec, &|tokens| cell.tokens(tokens))?;
+            let finished = benches[*source].run(spec, &|tokens| cell.tokens(tokens))?;
             store_cell(&dir, spec, &finished)?;
             anyhow::Ok(finished.detail)
         });
@@ -84,16 +106,16 @@ pub(super) fn execute<S: Source>(
         Done { result, kept: false, wall_s: Some(started.elapsed().as_secs_f64()) }
     };
     let jobs: Vec<_> = cells.iter().zip(kept).zip(work).collect();
-    let done: Vec<Done> = match source.one_at_a_time() {
+    let done: Vec<Done> = match serial {
         true => jobs.into_iter().map(|(job, work)| run_one(job, work)).collect(),
         false => jobs.into_par_iter().with_max_len(1).map(|(job, work)| run_one(job, work)).collect(),
     };
     progress.finish();
 
     let walls: Vec<(String, bool, Option<f64>)> =
-        cells.iter().zip(&done).map(|(c, d)| (c.key.clone(), d.kept, d.wall_s)).collect();
+        cells.iter().zip(&done).map(|((_, c), d)| (c.key.clone(), d.kept, d.wall_s)).collect();
     let (mut details, mut failed) = (Vec::new(), Vec::new());
-    for (spec, done) in cells.iter().zip(done) {
+    for ((_, spec), done) in cells.iter().zip(done) {
         match done.result {
             Ok(detail) => details.push(detail),
             Err(why) => failed.push((spec.label.clone(), why)),
@@ -114,12 +136,13 @@ pub(super) fn execute<S: Source>(
     let summary = summary::summary(&experiment.name, &details, &warnings);
     write_json(&dir.join("summary.json"), &summary)?;
     write_json(&dir.join("manifest.json"), &manifest.finished(begun.elapsed().as_secs_f64(), &walls, &failed))?;
-    Ok(Outcome { dir, summary, details, failed })
+    Ok(Outcome { dir, summary, details, failed, priced: None })
 }
 
-fn reads_time<S: Source>(bench: &Bench<'_, S>, cells: &[CellSpec]) -> anyhow::Result<bool> {
-    let facts = bench.source.facts();
-    for cell in cells {
+fn reads_time<S: Source>(benches: &[Bench<'_, S>], cells: &[(usize, CellSpec)]) -> anyhow::Result<bool> {
+    for (source, cell) in cells {
+        let bench = &benches[*source];
+        let facts = bench.source.facts();
         let limits = cell.limits(facts.width, facts.depth);
         if cell.policy(bench.registry, &limits)?.needs(&limits).time {
             return Ok(true);
@@ -129,12 +152,12 @@ fn reads_time<S: Source>(bench: &Bench<'_, S>, cells: &[CellSpec]) -> anyhow::Re
 }
 
 /// Says that a resumed folder holds cells which are none of this experiment's: it was changed meanwhile, or is another.
-fn tell_of_strangers(dir: &Path, cells: &[CellSpec]) {
+fn tell_of_strangers(dir: &Path, cells: &[(usize, CellSpec)]) {
     let entries = std::fs::read_dir(dir.join("cells")).into_iter().flatten().flatten();
     let stranger = |e: &std::fs::DirEntry| {
         let (path, name) = (e.path(), e.file_name());
         let key = name.to_str().and_then(|n| n.strip_suffix(".json"));
-        path.is_file() && key.is_some_and(|k| !k.contains(".obs") && cells.iter().all(|c| c.key != k))
+        path.is_file() && key.is_some_and(|k| !k.contains(".obs") && cells.iter().all(|(_, c)| c.key != k))
     };
     let count = entries.filter(stranger).count();
     if count > 0 {
@@ -176,12 +199,12 @@ pub(super) fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> anyhow:
     write(path, &text)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     files::write_atomic(path, bytes).with_context(|| path.display().to_string())
 }
 
 /// What a panic said.
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

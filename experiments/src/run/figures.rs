@@ -56,6 +56,14 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
     let loops = facts.tokens.then(|| loop_share(finished(m.responses).map(|r| r.tokens.as_slice()))).flatten();
     let experts = tally.experts_mean().and_then(finite);
     let tokens: u64 = m.responses.iter().map(|r| u64::from(r.decoded())).sum();
+    let priced = tally.priced();
+    // A cost model's energy is that of all GPUs, a counter's that of one.
+    let modelled = || {
+        let seconds = (tally.times().0.round() + priced.charged_ms) / 1e3;
+        (priced.rounds > 0).then_some(Energy { joules: priced.joules, seconds })
+    };
+    let gpus = if m.energy.is_some() { 1.0 } else { f64::from(facts.ranks) };
+    let energy = m.energy.or_else(modelled);
     let cell = Cell {
         backend: facts.backend.to_owned(),
         policy: spec.kind.clone(),
@@ -85,9 +93,9 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tok_s_lo: rate.lo,
         tok_s_hi: rate.hi,
         tok_s_user: tpot.ms().and_then(|ms| finite(1e3 / ms)),
-        tok_s_gpu: None,
-        joules_per_token: m.energy.filter(|_| tokens > 0).and_then(|e| finite(e.joules / tokens as f64)),
-        power_w: m.energy.and_then(|e| finite(e.joules / e.seconds)),
+        tok_s_gpu: rate.mid.filter(|_| !facts.measured()).and_then(|r| finite(r / f64::from(facts.ranks))),
+        joules_per_token: energy.filter(|_| tokens > 0).and_then(|e| finite(e.joules / tokens as f64)),
+        power_w: energy.and_then(|e| finite(e.joules / e.seconds / gpus)),
         speedup: None,
         speedup_lo: None,
         speedup_hi: None,
@@ -96,10 +104,10 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tier: facts.tier.to_owned(),
         source: Origin {
             tau: facts.tau.to_owned(),
-            step_ms: step.mid.map(|_| "measured".to_owned()),
-            experts: experts.map(|_| "measured".to_owned()),
+            step_ms: step.mid.map(|_| facts.tier.to_owned()),
+            experts: experts.map(|_| if priced.experts_modelled > 0 { "model" } else { "measured" }.to_owned()),
         },
-        in_domain: None,
+        in_domain: (priced.rounds > 0).then_some(priced.outside == 0),
         notes: notes(source, spec, m),
     };
     let (times, timed) = tally.times();
@@ -143,7 +151,7 @@ pub(super) fn phase_name(phase: Phase) -> String {
 fn notes<S: Source>(source: &S, spec: &CellSpec, m: &Measured<'_, S>) -> Vec<String> {
     let (facts, tally) = (source.facts(), &m.gauge.tally);
     let mut notes = facts.notes.clone();
-    if facts.clock {
+    if facts.measured() {
         notes.push("a warm-up response before the first measured step is left out".to_owned());
         if m.side_by_side > 1 {
             notes.push(format!("timed while up to {} cells ran side by side", m.side_by_side));

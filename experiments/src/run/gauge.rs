@@ -65,9 +65,9 @@ impl<'s, S: Source> Gauge<'s, S> {
             if self.shares.len() <= entry.index {
                 self.shares.resize(entry.index + 1, Share::default());
             }
-            if let Some(times) = view.log.times {
+            if let Some(ms) = view.log.ms() {
                 let share = &mut self.shares[entry.index];
-                share.ms += times.round() / running;
+                share.ms += ms / running;
                 share.rounds += 1.0 / running;
                 share.tokens += step.emitted.len() as f64;
             }

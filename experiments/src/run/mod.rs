@@ -20,6 +20,7 @@ mod manifest;
 mod models;
 mod observations;
 mod plan;
+mod priced;
 mod progress;
 mod record;
 mod rounds;
@@ -37,9 +38,11 @@ pub use record::{RecordOptions, record_trace};
 pub use warnings::RunWarning;
 
 pub(crate) use files::write_atomic;
+pub(crate) use plan::sha256;
+pub(crate) use priced::{CellFile, PRICED_FILE};
 
 use crate::config::{Backend, Experiment};
-use crate::results::{CellDetail, Summary};
+use crate::results::{CellDetail, Priced, Summary};
 use std::path::PathBuf;
 use treeline_policies::Registry;
 
@@ -77,6 +80,8 @@ pub struct Outcome {
     pub details: Vec<CellDetail>,
     /// Cells that failed: label and why. The others finished.
     pub failed: Vec<(String, String)>,
+    /// `priced.json`, where a cost model priced the run.
+    pub priced: Option<Priced>,
 }
 
 /// Runs every cell of `experiment` and writes the run folder.
@@ -103,6 +108,7 @@ pub fn run(experiment: &Experiment, registry: &Registry, options: &Options) -> a
             let source = sim::SimSource::load(replay).map_err(refused)?;
             execute::execute(&source, experiment, registry, options)
         }
+        Backend::Priced(what) => priced::run(experiment, what, registry, options),
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) fn plan<S: Source>(source: &S, e: &Experiment, registry: &Registry) -
         let limits = cell.limits(info.width, info.depth);
         let needs = cell.policy(registry, &limits)?.needs(&limits);
         let law = source.law(cell.temperature);
-        check_fit(&cell.kind, &needs, &law, &info, e.cost.is_some())
+        check_fit(&cell.kind, &needs, &law, &info, e.cost.is_some() || source.cost().is_some())
             .map_err(anyhow::Error::from)
             .and_then(|()| source.check(&cell.kind, &needs))?;
     }
@@ -118,7 +118,7 @@ fn spec<S: Source>(
 }
 
 /// SHA-256 in lower-case hexadecimal.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 

@@ -94,16 +94,26 @@ impl CellProgress<'_> {
         self.close(label, &outcome, result.is_err());
     }
 
+    /// A group of `cells` cells ended at once; `failed` is why one of them did not finish.
+    pub fn group(&self, cells: usize, label: &str, failed: Option<&str>) {
+        let outcome = failed.map_or_else(|| "done".to_owned(), |why| format!("failed: {why}"));
+        self.close_all(cells, label, &outcome, failed.is_some());
+    }
+
     /// The same for a part that has no figures.
     pub fn ended(&self, label: &str) {
         self.close(label, "done", false);
     }
 
     fn close(&self, label: &str, outcome: &str, failed: bool) {
+        self.close_all(1, label, outcome, failed);
+    }
+
+    fn close_all(&self, cells: usize, label: &str, outcome: &str, failed: bool) {
         self.run.add(self.work.saturating_sub(self.seen.load(Relaxed)));
         // A panic between lock and unlock is impossible: nothing in between panics.
         let mut finished = self.run.finished.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *finished += 1;
+        *finished += cells;
         let count = format!("{}/{}", *finished, self.run.cells);
         if let Some(bar) = &self.run.bar {
             bar.set_message(count);

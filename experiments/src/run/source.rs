@@ -1,7 +1,7 @@
 //! Where a run's rounds come from: engines, requests, and what is known about both.
 
 use serde_json::Value;
-use treeline_core::{Engine, EngineInfo, Law, Needs, PhaseTimes, Request};
+use treeline_core::{Engine, EngineInfo, Law, Needs, PhaseTimes, Request, StepCost};
 
 /// A backend as the runner sees it: hands out engines that share their weights.
 pub(super) trait Source: Sync {
@@ -31,6 +31,16 @@ pub(super) trait Source: Sync {
     /// Whether engines share a device that serves one of them at a time, so that cells may not run side by side.
     fn one_at_a_time(&self) -> bool {
         false
+    }
+
+    /// What a step costs, for policies that ask, where the source knows.
+    fn cost(&self) -> Option<&dyn StepCost> {
+        None
+    }
+
+    /// What an engine has to say of the cell that it ran.
+    fn remarks(&self, _engine: &Self::Engine) -> Vec<String> {
+        Vec::new()
     }
 
     /// Joules that the device has drawn since some moment, where it tells.
@@ -92,6 +102,13 @@ pub(super) struct Facts {
     pub notes: Vec<String>,
     /// What a reader must know about the whole run.
     pub warnings: Vec<super::RunWarning>,
+}
+
+impl Facts {
+    /// Whether times are those of a clock on a machine, with all that disturbs it.
+    pub fn measured(&self) -> bool {
+        self.clock && self.tier == "measured"
+    }
 }
 
 /// An engine whose drafter is used up to the experiment's width and depth only.

@@ -5,17 +5,15 @@ use super::warnings::{RunWarning, lines};
 use crate::results::{Cell, CellDetail, Comparison, SCHEMA_VERSION, Summary};
 use treeline_core::metrics::{Tpot, speedup};
 
-/// Adds each cell's speed-up over plain decoding at the same temperature and concurrency.
+/// Adds each cell's speed-up over plain decoding at the same acceptance, context, temperature and concurrency.
 pub(super) fn add_speedups(details: &mut [CellDetail]) {
-    let base: Vec<(f64, u32, Tpot)> = details
-        .iter()
-        .filter(|d| d.cell.policy == PLAIN)
-        .map(|d| (d.cell.temperature, d.cell.concurrency, tpot(d)))
-        .collect();
+    let place = |c: &Cell| (c.temperature.to_bits(), c.concurrency, c.context, c.acceptance.clone());
+    let plain = details.iter().filter(|d| d.cell.policy == PLAIN);
+    let base: Vec<_> = plain.map(|d| (place(&d.cell), tpot(d))).collect();
     for detail in details.iter_mut() {
-        let Cell { temperature, concurrency, .. } = detail.cell;
-        let plain = base.iter().find(|b| b.0 == temperature && b.1 == concurrency);
-        detail.cell.speedup = plain.and_then(|b| speedup(&b.2, &tpot(detail)).ok()).filter(|s| s.is_finite());
+        let here = place(&detail.cell);
+        let plain = base.iter().find(|b| b.0 == here);
+        detail.cell.speedup = plain.and_then(|b| speedup(&b.1, &tpot(detail)).ok()).filter(|s| s.is_finite());
     }
 }
 

@@ -21,6 +21,34 @@ pub enum RunWarning {
         /// How many.
         cells: usize,
     },
+    /// Trees on this deployment are hypothetical.
+    Hypothetical {
+        /// Why.
+        why: String,
+    },
+    /// Every time is a lower limit.
+    BoundOnly,
+    /// Steps outside of what was measured.
+    Extrapolated {
+        /// Cells with such steps.
+        cells: usize,
+        /// All cells.
+        of: usize,
+    },
+    /// Cells whose cache does not fit.
+    Unfit {
+        /// How many.
+        cells: usize,
+        /// Why the first does not.
+        first: String,
+    },
+    /// Cells that too few rounds were simulated for.
+    Noisy {
+        /// How many.
+        cells: usize,
+        /// All cells.
+        of: usize,
+    },
     /// Cells of a run by another build were kept.
     OtherBuild {
         /// What the earlier manifest says.
@@ -38,6 +66,11 @@ impl RunWarning {
             Self::ContextShort { .. } => "raise `context`, lower `max_new`, or leave long prompts out",
             Self::NoBaseline => "set `baseline = true` to get speed-ups",
             Self::Failed { .. } => "read their messages, and repeat them with `--resume`",
+            Self::Hypothetical { .. } => "take tree figures as what such a kernel would give; chains run today",
+            Self::BoundOnly => "use tier `table` to predict",
+            Self::Extrapolated { .. } => "read them as trends, or leave the largest out",
+            Self::Unfit { .. } => "they are hatched in the map; lower the concurrency or the context",
+            Self::Noisy { .. } => "raise `workload.rounds`",
             Self::OtherBuild { .. } => "run into a new folder to have all cells from one build",
         }
     }
@@ -51,6 +84,15 @@ impl fmt::Display for RunWarning {
             }
             Self::NoBaseline => write!(f, "there is no plain decoding to compare with"),
             Self::Failed { cells } => write!(f, "{cells} cells failed and are not in this summary"),
+            Self::Hypothetical { why } => write!(f, "trees on this engine are hypothetical ({why})"),
+            Self::BoundOnly => write!(f, "tier `bound` is a lower limit of every time and no prediction"),
+            Self::Extrapolated { cells, of } => {
+                write!(f, "{cells} of {of} cells have steps outside of what was measured")
+            }
+            Self::Unfit { cells, first } => {
+                write!(f, "{cells} cells do not fit into the memory and were not run ({first})")
+            }
+            Self::Noisy { cells, of } => write!(f, "{cells} of {of} cells have a Monte-Carlo error above 1 %"),
             Self::OtherBuild { was, is } => write!(f, "kept cells come from another build ({was}, now {is})"),
         }?;
         write!(f, ": {}", self.advice())

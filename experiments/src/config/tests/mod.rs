@@ -1,5 +1,6 @@
 //! Tests of the experiment file: what is read, what is refused and where the caret stands, and the way back.
 
+mod priced;
 mod random;
 mod refused;
 mod round_trip;
@@ -211,7 +212,8 @@ fn the_schema_knows_every_section() {
     let p = &schema["properties"];
     assert_eq!(
         keys(&schema),
-        "name seed record bootstrap baseline folder target drafter backend cuda workload sampling cost policy"
+        "name seed record bootstrap baseline folder target drafter backend cuda workload sampling cost deployment \
+         acceptance reference split policy"
     );
     assert_eq!(keys(&p["backend"]), "kind context prefill_chunk trace");
     assert_eq!(keys(&p["cuda"]), "gpu dtype graphs expert_overlap prompt emulated");

@@ -66,18 +66,19 @@ proptest! {
 
     #[test]
     fn a_valid_file_with_a_piece_replaced(
-        live in any::<bool>(),
+        base in proptest::sample::select(&[CPU, SIM, priced::PRICED][..]),
         at in any::<proptest::sample::Index>(),
         length in 0usize..12,
         word in proptest::sample::select(&WORDS[..]),
     ) {
-        let text = if live { CPU } else { SIM };
+        let text = base;
         let (start, end) = (at.index(text.len()), text.len().min(at.index(text.len()) + length));
         survives(&format!("{}{word}{}", &text[..start], &text[end..]));
     }
 
     #[test]
     fn a_valid_file_with_a_value_replaced(
+        base in proptest::sample::select(&[CPU, priced::PRICED][..]),
         line in any::<proptest::sample::Index>(),
         value in prop_oneof![
             proptest::sample::select(&WORDS[..]).prop_map(str::to_owned),
@@ -87,7 +88,7 @@ proptest! {
             proptest::collection::vec(any::<i32>(), 0..4).prop_map(|v| format!("{v:?}")),
         ],
     ) {
-        let mut lines: Vec<String> = CPU.lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = base.lines().map(str::to_owned).collect();
         let with_value: Vec<usize> = (0..lines.len()).filter(|&i| lines[i].contains(" = ")).collect();
         let i = with_value[line.index(with_value.len())];
         let key = lines[i].split(" = ").next().unwrap_or_default().to_owned();

@@ -1,0 +1,254 @@
+//! Acceptance sources, from their names to traces.
+
+use super::Problem;
+use super::anchor::anchored;
+use crate::config::{AcceptanceKind, AcceptanceSpec, Anchor, Location, PricedRun};
+use crate::results::PricedAcceptance;
+use crate::run::sha256;
+use crate::trace;
+use std::path::Path;
+use treeline_core::trace::Trace;
+use treeline_sim::accept::{self, Process};
+
+/// What of a source is known before anything is generated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outline {
+    /// Its name.
+    pub name: String,
+    /// SHA-256 of all that determines it.
+    pub digest: String,
+    /// Tokens of its longest response.
+    pub response: u32,
+    /// Mean prompt of its requests in tokens; 1 for a process, whose responses stand behind the run's contexts.
+    pub prompt: u32,
+    /// Whether its drafter is conditional, so that its trees are no prefixes of one order.
+    pub conditional: bool,
+}
+
+/// A source, its process (where it is one) scaled to its anchor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Acceptance {
+    /// Names it in results.
+    pub name: String,
+    /// The process that generates it; `None` for a trace.
+    pub process: Option<Process>,
+    /// The published τ that the process was scaled to.
+    pub anchor: Option<Anchor>,
+    /// Whether its uncertain parameters are moved too.
+    pub variants: bool,
+    /// What it was made from, in words.
+    pub source: String,
+    /// Its requests, in words.
+    pub workload: String,
+    /// By index of the request: what scales the effective rows of its trees. Empty for a trace.
+    pub overlap: Vec<f32>,
+    /// Temperature of the recording; a process has none and counts as greedy.
+    pub temperature: f64,
+    /// Mean prompt of its requests in tokens.
+    pub prompt: u32,
+    /// Number of its requests.
+    pub requests: usize,
+    /// How often the best candidate was right at depth 1, 2, … when those above it were, over all positions.
+    pub spine: Vec<f64>,
+}
+
+/// The process that a spec names, as it is.
+///
+/// # Errors
+/// No such process, a file that is wrong; `at` is the key of the spec.
+fn process(name: &str, folder: &Path, at: &str) -> Result<Process, Problem> {
+    accept::process(name, folder).map_err(|e| Problem::new(&format!("{at}.process"), &e))
+}
+
+impl Acceptance {
+    /// Checks a source without generating or reading what is large: its process exists, and fits a drafter of `depth`
+    /// levels. `at` is the key that errors name, `acceptance.0`.
+    ///
+    /// # Errors
+    /// What is wrong, under the key that names it.
+    pub fn check(spec: &AcceptanceSpec, folder: &Path, depth: u32, at: &str) -> Result<(), Problem> {
+        let AcceptanceKind::Process { process: name, anchor, .. } = &spec.source else { return Ok(()) };
+        let process = process(name, folder, at)?;
+        if process.depth() != depth {
+            return Err(Problem {
+                key: format!("{at}.process"),
+                message: format!("process `{name}` has {} levels, the drafter {depth}", process.depth()),
+                hint: Some("name a process of the drafter's block, or the drafter that it describes".to_owned()),
+            });
+        }
+        let Some(anchor) = anchor else { return Ok(()) };
+        let most = anchor.budget.map_or(depth, |b| b.min(depth));
+        if anchor.tau >= f64::from(most + 1) {
+            return Err(Problem {
+                key: format!("{at}.tau"),
+                message: format!(
+                    "τ {} is out of reach: {most} levels give {} tokens at the most",
+                    anchor.tau,
+                    most + 1
+                ),
+                hint: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// What is known of a source before anything is generated; a recording is read.
+    ///
+    /// # Errors
+    /// As [`Acceptance::load`].
+    pub fn outline(
+        spec: &AcceptanceSpec,
+        run: &PricedRun,
+        folder: &Path,
+        seed: u64,
+        at: &str,
+    ) -> Result<Outline, Problem> {
+        let name = spec.name.clone();
+        match &spec.source {
+            AcceptanceKind::Trace(file) => {
+                let trace = read(file, at)?;
+                let bytes = std::fs::read(&file.path).map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
+                Ok(Outline {
+                    name,
+                    digest: sha256(&bytes),
+                    response: longest(&trace),
+                    prompt: mean_prompt(&trace),
+                    conditional: trace.meta.conditional,
+                })
+            }
+            AcceptanceKind::Process { process: named, anchor, .. } => {
+                let text = process(named, folder, at)?.to_toml();
+                let text = text.map_err(|e| Problem::new(&format!("{at}.process"), &e))?;
+                let response = run.response.unwrap_or(2);
+                let size = format!("{anchor:?} {} {response} {seed}", run.requests);
+                let digest = sha256(format!("{text}\n{size}").as_bytes());
+                Ok(Outline { name, digest, response, prompt: 1, conditional: false })
+            }
+        }
+    }
+
+    /// Loads or generates a source, and its trace.
+    ///
+    /// # Errors
+    /// A trace that cannot be read or holds nothing; a process that cannot be scaled to its anchor.
+    pub fn load(
+        spec: &AcceptanceSpec,
+        run: &PricedRun,
+        folder: &Path,
+        seed: u64,
+        at: &str,
+    ) -> Result<(Self, Trace), Problem> {
+        match &spec.source {
+            AcceptanceKind::Trace(file) => {
+                let trace = read(file, at)?;
+                let source = format!("replay of {}: {}", file.written, trace.meta.source);
+                let (all, most) = (trace.requests.len(), longest(&trace));
+                let workload = format!("{all} recorded responses of up to {most} tokens");
+                Ok((Self::of(spec, &trace, source, workload), trace))
+            }
+            AcceptanceKind::Process { process: name, anchor, variants } => {
+                let own = process(name, folder, at)?;
+                let shipped = anchor.is_none().then(|| published(name)).flatten();
+                let scaled = match anchor {
+                    Some(anchor) => anchored(&own, anchor, seed).map_err(|e| Problem::new(&format!("{at}.tau"), &e))?,
+                    None => own,
+                };
+                let response = run.response.unwrap_or(2);
+                let whole = |e: accept::ProcessError| Problem::new(&format!("{at}.process"), &e);
+                let trace = scaled.generate(run.requests, response, seed).map_err(whole)?;
+                let source = format!("process {}: {}", scaled.name, scaled.about);
+                let workload = format!("{} generated responses of {response} tokens", run.requests);
+                let acceptance = Self {
+                    overlap: overlap(&scaled, run.requests, seed),
+                    process: Some(scaled),
+                    anchor: anchor.clone().or(shipped),
+                    variants: *variants,
+                    ..Self::of(spec, &trace, source, workload)
+                };
+                Ok((acceptance, trace))
+            }
+        }
+    }
+
+    fn of(spec: &AcceptanceSpec, trace: &Trace, source: String, workload: String) -> Self {
+        Self {
+            name: spec.name.clone(),
+            process: None,
+            anchor: None,
+            variants: false,
+            source,
+            workload,
+            overlap: Vec::new(),
+            // The decimal number that was written for a single-precision one.
+            temperature: trace.meta.temperature.to_string().parse().unwrap_or_default(),
+            prompt: mean_prompt(trace),
+            requests: trace.requests.len(),
+            spine: spine(trace),
+        }
+    }
+
+    /// What results say of it; `conditional` is measured on its trace.
+    #[must_use]
+    pub fn words(&self) -> PricedAcceptance {
+        PricedAcceptance {
+            name: self.name.clone(),
+            kind: if self.process.is_some() { "process" } else { "trace" }.to_owned(),
+            source: self.source.clone(),
+            anchor_tau: self.anchor.as_ref().map(|a| a.tau),
+            anchor_policy: self.anchor.as_ref().map(|a| a.policy.clone()),
+            anchor_budget: self.anchor.as_ref().and_then(|a| a.budget),
+            conditional: self.spine.clone(),
+        }
+    }
+}
+
+/// The published τ that a shipped process of this name was scaled to.
+fn published(name: &str) -> Option<Anchor> {
+    let anchor = accept::anchors().ok()?.into_iter().find(|a| a.key == name)?;
+    let policy = match anchor.tree {
+        accept::AnchorTree::Chain => "chain",
+        accept::AnchorTree::BestFirst => "best-first",
+    };
+    Some(Anchor { tau: anchor.tau, policy: policy.to_owned(), budget: Some(anchor.nodes) })
+}
+
+/// Reads a recording.
+fn read(file: &Location, at: &str) -> Result<Trace, Problem> {
+    let key = format!("{at}.trace");
+    let trace = trace::read(&file.path).map_err(|e| Problem::new(&key, &e))?;
+    if trace.requests.is_empty() {
+        return Err(Problem { key, message: format!("{} holds no request", file.written), hint: None });
+    }
+    Ok(trace)
+}
+
+fn longest(trace: &Trace) -> u32 {
+    trace.requests.iter().map(|r| r.emitted).max().unwrap_or(0)
+}
+
+fn mean_prompt(trace: &Trace) -> u32 {
+    let sum: u64 = trace.requests.iter().map(|r| u64::from(r.prompt_tokens)).sum();
+    (sum / trace.requests.len().max(1) as u64) as u32
+}
+
+/// What scales the effective rows of every request's trees.
+pub(super) fn overlap(process: &Process, requests: u32, seed: u64) -> Vec<f32> {
+    (0..requests).map(|r| process.novelty(seed, u64::from(r)) as f32).collect()
+}
+
+/// How often the best candidate was right at each depth when those above it were, over all positions.
+fn spine(trace: &Trace) -> Vec<f64> {
+    let depth = trace.meta.depth as usize;
+    let (mut reached, mut right) = (vec![0u64; depth], vec![0u64; depth]);
+    for position in trace.requests.iter().flat_map(|r| &r.positions) {
+        for (d, truth) in position.truth.iter().enumerate().take(depth) {
+            reached[d] += 1;
+            if *truth != Some(0) {
+                break;
+            }
+            right[d] += 1;
+        }
+    }
+    let share = |(r, n): (u64, u64)| r as f64 / n as f64;
+    right.into_iter().zip(reached).take_while(|(_, n)| *n > 0).map(share).collect()
+}

@@ -1,0 +1,129 @@
+//! A priced experiment, looked up: what is the same for all its cells.
+
+use super::ready::Ready;
+use super::{Acceptance, Candidate, CostVariant, Outline, Profiles, candidates, cost_variants, shape_variants};
+use crate::config::{Experiment, PricedRun};
+use crate::decide::Resamples;
+use crate::results::RefusedCell;
+use treeline_sim::batch::fast::{Load, Tables};
+use treeline_sim::cost::CostModel;
+use treeline_sim::memory::Room;
+use treeline_sim::nested::Nested;
+
+/// Profiles, cost model and candidates of a priced experiment, and what is known of its sources.
+pub struct Prepared<'e> {
+    /// The experiment.
+    pub experiment: &'e Experiment,
+    /// Its priced part.
+    pub run: &'e PricedRun,
+    /// The deployment.
+    pub profiles: Profiles,
+    /// Its prices.
+    pub cost: CostModel,
+    /// Every input of the prices moved by its stated error.
+    pub costs: Vec<CostVariant>,
+    /// All policies at all budgets, plain decoding first.
+    pub candidates: Vec<Candidate>,
+    /// The sources.
+    pub sources: Vec<Outline>,
+}
+
+impl<'e> Prepared<'e> {
+    /// Looks up what the experiment names.
+    ///
+    /// # Errors
+    /// A [`Problem`](super::Problem) with the key that is wrong; a cost model that cannot be built.
+    pub fn new(experiment: &'e Experiment, run: &'e PricedRun) -> anyhow::Result<Self> {
+        let profiles = Profiles::load(&run.deployment, &experiment.folder)?;
+        let cost = profiles.cost()?;
+        let mut sources = Vec::new();
+        for (i, spec) in run.acceptance.iter().enumerate() {
+            let at = format!("acceptance.{i}");
+            sources.push(Acceptance::outline(spec, run, &experiment.folder, experiment.seed, &at)?);
+        }
+        let candidates = candidates(experiment, profiles.drafter.depth());
+        let costs = cost_variants(&profiles, &cost);
+        Ok(Self { experiment, run, profiles, cost, costs, candidates, sources })
+    }
+
+    /// Generates or reads a source, builds its tables, and hands it to `work`; what it holds is freed afterwards.
+    ///
+    /// # Errors
+    /// A source that cannot be had, or that has no nested tables.
+    pub fn with_source<R>(&self, source: usize, work: impl FnOnce(&Ready<'_>) -> R) -> anyhow::Result<R> {
+        let e = self.experiment;
+        let spec = &self.run.acceptance[source];
+        let (acceptance, trace) = Acceptance::load(spec, self.run, &e.folder, e.seed, &format!("acceptance.{source}"))?;
+        let nested: Vec<Nested> = self
+            .spines()
+            .into_iter()
+            .map(|(nodes, spine)| Nested::build(&trace, nodes, spine))
+            .collect::<Result<_, _>>()?;
+        // The rows of thousands of positions: what is asked of them is in the tables.
+        drop(trace);
+        let tables: Vec<Tables<'_>> =
+            nested.iter().map(|n| Tables::new(n).with_overlap(acceptance.overlap.clone())).collect();
+        let experts = self.profiles.experts.as_ref().map(|e| &e.0);
+        let load = self.load(None, 1);
+        let shapes = shape_variants(&acceptance, &tables, &self.candidates, experts, &self.costs, &load, e.seed);
+        let resamples = Resamples::new(acceptance.requests, e.bootstrap, e.seed);
+        Ok(work(&Ready { prepared: self, acceptance, tables, shapes, resamples }))
+    }
+
+    /// Nodes and spine of the tables that the candidates need.
+    fn spines(&self) -> Vec<(u32, u32)> {
+        let mut spines: Vec<(u32, u32)> = Vec::new();
+        for c in &self.candidates {
+            // Plain decoding and chains are on any table.
+            let Some(spine) = c.spine() else { continue };
+            match spines.iter_mut().find(|s| s.1 == spine) {
+                Some((nodes, _)) => *nodes = (*nodes).max(c.budget),
+                None => spines.push((c.budget, spine)),
+            }
+        }
+        if spines.is_empty() {
+            spines.push((1, 0));
+        }
+        spines
+    }
+
+    /// Checks that `concurrency` requests of a source fit into the memory behind `context` tokens each (`None` = behind their
+    /// own prompts), with a candidate's trees.
+    ///
+    /// # Errors
+    /// What is missing, and the largest concurrency that fits.
+    pub fn fits(
+        &self,
+        room: &Room,
+        source: usize,
+        candidate: &Candidate,
+        context: Option<u32>,
+        concurrency: u32,
+    ) -> Result<(), RefusedCell> {
+        let source = &self.sources[source];
+        let context = context.unwrap_or(source.prompt);
+        let longest = context.saturating_add(source.response);
+        room.fit(concurrency, longest, candidate.budget + 1).map_err(|e| RefusedCell {
+            acceptance: source.name.clone(),
+            context,
+            concurrency,
+            choice: candidate.choice(),
+            reason: e.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),
+            missing_bytes: Some(e.missing_bytes() as f64),
+            largest_cap: Some(e.largest_cap()),
+        })
+    }
+
+    /// The load of a cell. `context` is where responses are placed; `None` = behind their own prompts.
+    #[must_use]
+    pub fn load(&self, context: Option<u32>, concurrency: u32) -> Load<'static> {
+        Load {
+            concurrency,
+            context,
+            response: None,
+            draft_rows: self.profiles.draft_rows(),
+            request_rounds: self.run.rounds,
+            requests: None,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The general way: any policy, arrival and prompt charge, round by round over a priced replay.
+
+use super::plan::Group;
+use crate::config::{ArrivalsSpec, PrefillName};
+use crate::decide::{self, Resamples, Setting, answer};
+use crate::priced::{Acceptance, PLAIN, Prepared, Shape, replayed_variants};
+use crate::results::{Answer, CellDetail, Choice};
+use crate::run::source::{Facts, Source};
+use serde_json::json;
+use std::sync::Arc;
+use treeline_core::trace::Trace;
+use treeline_core::{Law, Needs, Request, StepCost};
+use treeline_sim::batch::{Arrivals, BatchSetup, Prefill, PricedEngine};
+use treeline_sim::cost::CostModel;
+use treeline_sim::memory::Room;
+use treeline_sim::{check_policy, requests};
+
+/// Prompt tokens of one chunk between two rounds.
+const CHUNK: u32 = 8192;
+
+/// A source at one context.
+pub(super) struct PricedSource {
+    trace: Arc<Trace>,
+    cost: Arc<CostModel>,
+    setup: BatchSetup,
+    facts: Facts,
+    /// Its acceptance.
+    pub acceptance: Acceptance,
+    /// Where responses are placed; `None` = behind their own prompts.
+    pub context: Option<u32>,
+}
+
+/// Every source at every context, in file order.
+///
+/// # Errors
+/// A source that cannot be had; weights that do not fit.
+pub(super) fn sources(p: &Prepared<'_>) -> anyhow::Result<Vec<PricedSource>> {
+    let (e, run) = (p.experiment, p.run);
+    let room = p.profiles.room()?;
+    let cost = Arc::new(p.cost.clone());
+    let contexts: Vec<Option<u32>> =
+        if run.context.is_empty() { vec![None] } else { run.context.iter().copied().map(Some).collect() };
+    let mut out = Vec::new();
+    for (i, spec) in run.acceptance.iter().enumerate() {
+        let (acceptance, trace) = Acceptance::load(spec, run, &e.folder, e.seed, &format!("acceptance.{i}"))?;
+        let trace = Arc::new(trace);
+        for &context in &contexts {
+            out.push(PricedSource {
+                setup: setup(p, &room, &acceptance, context),
+                facts: facts(p, &p.sources[i].digest, &acceptance, &trace, context),
+                trace: trace.clone(),
+                cost: cost.clone(),
+                acceptance: acceptance.clone(),
+                context,
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn setup(p: &Prepared<'_>, room: &Room, acceptance: &Acceptance, context: Option<u32>) -> BatchSetup {
+    BatchSetup {
+        slots: 1,
+        arrivals: match p.run.arrivals {
+            ArrivalsSpec::Closed => Arrivals::Closed,
+            ArrivalsSpec::Poisson { rate } => Arrivals::Poisson { per_s: rate, seed: p.experiment.seed },
+        },
+        prefill: match p.profiles.spec.prefill {
+            PrefillName::Excluded => Prefill::Excluded,
+            PrefillName::Charged => Prefill::Charged { chunk: CHUNK },
+        },
+        context,
+        budget: p.candidates.iter().map(|c| c.budget).max().unwrap_or(0),
+        draft_rows: p.profiles.draft_rows(),
+        kv: Some(room.clone()),
+        overlap: acceptance.overlap.clone(),
+    }
+}
+
+fn facts(p: &Prepared<'_>, digest: &str, a: &Acceptance, trace: &Trace, context: Option<u32>) -> Facts {
+    let tier = p.profiles.spec.tier.name();
+    let mut notes = vec!["replayed round by round: the first and last responses run in smaller company".to_owned()];
+    if p.profiles.spec.prefill == PrefillName::Charged {
+        notes.push(format!("prompts of joining requests are charged in chunks of {CHUNK} tokens"));
+    }
+    let process = a.process.is_some();
+    Facts {
+        backend: "sim",
+        hardware: Some(p.profiles.hardware.name.clone()),
+        gpu: None,
+        deployment: Some(p.profiles.deployment.name.clone()),
+        acceptance: a.name.clone(),
+        workload: a.workload.clone(),
+        context: context.unwrap_or(a.prompt),
+        ranks: p.profiles.deployment.ranks,
+        width: trace.meta.width,
+        depth: trace.meta.depth,
+        temperatures: vec![a.temperature],
+        clock: true,
+        tokens: trace.meta.ids,
+        knows_truth: !trace.meta.conditional,
+        tau: if process { "process" } else { "replayed" },
+        tier,
+        identity: json!({
+            "treeline": env!("CARGO_PKG_VERSION"),
+            "backend": "sim",
+            "cost": p.cost.digest(),
+            "acceptance": [a.name, digest],
+            "context": context,
+            "arrivals": format!("{:?}", p.run.arrivals),
+            "prefill": p.profiles.spec.prefill.name(),
+            "seed": p.experiment.seed,
+        }),
+        manifest: json!(null),
+        notes,
+        warnings: Vec::new(),
+    }
+}
+
+impl Source for PricedSource {
+    type Engine = PricedEngine;
+
+    fn engine(&self, slots: u32) -> anyhow::Result<PricedEngine> {
+        let setup = BatchSetup { slots, ..self.setup.clone() };
+        Ok(PricedEngine::new(self.trace.clone(), self.cost.clone(), setup)?)
+    }
+
+    fn requests(&self, _temperature: f64) -> Vec<Request> {
+        requests(&self.trace)
+    }
+
+    fn law(&self, _temperature: f64) -> Law<'_> {
+        match self.trace.meta.temperature {
+            t if t > 0.0 => Law::SampleMatch { seed: self.trace.meta.seed },
+            _ => Law::Greedy,
+        }
+    }
+
+    fn domain(&self, index: usize) -> &str {
+        self.trace.requests.get(index).map_or("", |r| &r.domain)
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn check(&self, kind: &str, needs: &Needs) -> anyhow::Result<()> {
+        Ok(check_policy(kind, needs, &self.trace)?)
+    }
+
+    fn cost(&self) -> Option<&dyn StepCost> {
+        Some(&*self.cost)
+    }
+
+    fn remarks(&self, engine: &PricedEngine) -> Vec<String> {
+        let Some(l) = engine.latency() else { return Vec::new() };
+        let open = matches!(self.setup.arrivals, Arrivals::Poisson { .. });
+        let waits = format!(
+            "first token after {:.0} ms (p99 {:.0}), of which {:.0} ms in the queue (p99 {:.0})",
+            l.ttft.mean, l.ttft.p99, l.queue.mean, l.queue.p99
+        );
+        open.then_some(waits).into_iter().collect()
+    }
+}
+
+/// The answer of a group, from the details of its cells. The process's own parameters are not moved here: that takes tables.
+pub(super) fn answer_of(p: &Prepared<'_>, group: &Group, details: &[&CellDetail]) -> Option<Answer> {
+    let first = details.first()?;
+    let user = f64::from(group.concurrency);
+    let candidate = |d: &&CellDetail| decide::Candidate {
+        choice: Choice { policy: d.cell.policy.clone(), budget: d.cell.budget },
+        fixed: p.candidates.iter().any(|c| c.kind == d.cell.policy && c.fixed()),
+        tau: d.cell.tau.unwrap_or(f64::NAN),
+        rows: d.cell.rows_mean.unwrap_or(f64::NAN),
+        requests: d.per_request.iter().map(|r| (r.tokens as f64, r.ms.unwrap_or(f64::NAN) * user)).collect(),
+    };
+    let candidates: Vec<decide::Candidate> = details.iter().map(candidate).collect();
+    let shape = |d: &&CellDetail| {
+        let (tau, rows) = (d.cell.tau?, d.cell.rows_mean?);
+        Some(Shape { tau, rows, effective: None, drafted: f64::from(u8::from(d.cell.budget > 0)), index: 0.0 })
+    };
+    let shapes: Vec<Option<Shape>> = details.iter().map(shape).collect();
+    let rates: Vec<f64> = candidates.iter().map(decide::Candidate::rate).collect();
+    let place =
+        |kind: &str, budget: u32| candidates.iter().position(|c| c.choice.policy == kind && c.choice.budget == budget);
+    let setting = Setting {
+        acceptance: first.cell.acceptance.clone().unwrap_or_default(),
+        context: first.cell.context,
+        concurrency: group.concurrency,
+        plain: place(PLAIN, 0),
+        reference: p.run.reference.as_ref().and_then(|(kind, budget)| place(kind, *budget)),
+        variants: replayed_variants(p, &shapes, &rates, first.cell.context, group.concurrency),
+        candidates,
+    };
+    let requests = setting.candidates.iter().map(|c| c.requests.len()).min()?;
+    answer(&setting, &Resamples::new(requests, p.experiment.bootstrap, p.experiment.seed))
+}

@@ -1,0 +1,250 @@
+//! Priced runs from their files, as a user runs them: small grids of a shipped process on a shipped deployment.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::path::Path;
+use treeline::config::{self, Experiment, Overrides};
+use treeline::results::{Priced, Summary};
+use treeline::run::{self, Options, Outcome};
+use treeline_policies::Registry;
+
+/// A grid of 2 acceptances × 2 contexts × 2 concurrencies × (plain + chain + 2 × best-first + batch-wide).
+const GRID: &str = r#"name = "grid"
+seed = 5
+record = "summary"
+bootstrap = 200
+reference = { policy = "best-first", budget = 8 }
+[backend]
+kind = "sim"
+[deployment]
+engine = "sglang-0.5.14-b300-tp8"
+model = "kimi-k2.6"
+drafter = "kimi-k2.6-dflash"
+experts = "uniform"
+tier = "table"
+allow_extrapolation = true
+prefill = "excluded"
+[workload]
+concurrency = [1, 16]
+context = [1024, 8192]
+response = 96
+requests = 12
+rounds = 512
+[[acceptance]]
+name = "chat"
+process = "kimi-k2.5-dflash-mtbench"
+variants = false
+[[acceptance]]
+name = "maths, by its tree"
+process = "kimi-k2.6-dspark"
+tau = { value = 6.0, policy = "best-first", budget = 16 }
+variants = false
+[[policy]]
+kind = "chain"
+budget = [7]
+[[policy]]
+kind = "best-first"
+budget = [8, 32]
+[[policy]]
+kind = "batch-wide"
+budget = [32]
+calibration = "claimed"
+off = false
+"#;
+
+/// A folder for files and runs.
+struct Site(tempfile::TempDir);
+
+impl Site {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn load(&self, text: &str) -> Result<Experiment, String> {
+        std::fs::write(self.path("grid.toml"), text).unwrap();
+        config::load_with(&self.path("grid.toml"), &Registry::builtin(), &Overrides::default())
+            .map_err(|e| e.to_string())
+    }
+
+    fn go(&self, text: &str, out: &str, resume: bool) -> Outcome {
+        let experiment = self.load(text).unwrap_or_else(|e| panic!("{e}"));
+        let options = Options { out: Some(self.path(out)), quiet: true, resume, ..Options::default() };
+        run::run(&experiment, &Registry::builtin(), &options).unwrap_or_else(|e| panic!("{e:#}"))
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// The files of the groups, by name.
+fn groups(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir.join("cells")).unwrap();
+    let mut files: Vec<_> =
+        entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_grid_leaves_cells_answers_and_what_the_report_draws() {
+    let site = Site::new();
+    let outcome = site.go(GRID, "run", false);
+    assert_eq!(outcome.failed, []);
+    let cells = &outcome.summary.cells;
+    assert_eq!(cells.len(), 2 * 2 * 2 * 5);
+    for c in cells {
+        assert_eq!((c.tier.as_str(), c.ranks, c.backend.as_str()), ("table", 8, "sim"));
+        let (lo, tau, hi) = (c.tau_lo.unwrap(), c.tau.unwrap(), c.tau_hi.unwrap());
+        assert!(lo <= tau + 1e-9 && tau <= hi + 1e-9 && tau >= 1.0 && tau <= 8.0, "{c:?}");
+        let rate = tau * f64::from(c.concurrency) / c.step_ms.unwrap() * 1e3;
+        assert!((rate / c.tok_s.unwrap() - 1.0).abs() < 1e-9, "tok/s is τ over the step");
+        assert!((c.tok_s_gpu.unwrap() * 8.0 / rate - 1.0).abs() < 1e-9);
+        assert!(c.power_w.unwrap() > 100.0 && c.joules_per_token.unwrap() > 0.0 && c.mc_error.unwrap() < 0.1);
+        assert_eq!(c.speedup.is_some_and(|s| (s - 1.0).abs() < 1e-12), c.policy == "plain");
+    }
+    // The anchor of the tree holds on the run's own requests, as far as twelve of them tell.
+    let tree = |b| cells.iter().find(|c| c.acceptance.as_deref() == Some("maths, by its tree") && c.budget == b);
+    assert!(tree(8).unwrap().tau < tree(32).unwrap().tau);
+    let priced = outcome.priced.unwrap();
+    assert_eq!(priced.answers.len(), 8);
+    for a in &priced.answers {
+        let best = a.candidates.iter().map(|c| c.speedup).fold(0.0, f64::max);
+        assert_eq!(best, a.speedup, "the best is the best of its candidates");
+        assert!(a.lo <= a.speedup && a.speedup <= a.hi && a.p_best > 0.0 && a.p_best <= 1.0);
+        assert_eq!(a.parts.model, 0.0, "nothing was varied");
+        assert!(a.parts.transfer > 0.0 && a.over_reference.is_some());
+    }
+    assert_eq!(priced.curves.len(), 4);
+    let p = &priced.curves[0].points;
+    assert!(p.iter().all(|p| p.bound_ms.unwrap() < p.table_ms.unwrap()), "the bound is below the table");
+    assert!(priced.breakdowns.iter().any(|b| !b.draft && b.ops.iter().all(|o| o.phase != "draft")));
+    assert!(priced.experts.iter().any(|e| e.model == "uniform"));
+    // What is on disk is what was returned.
+    let dir = site.path("run");
+    let summary: Summary = serde_json::from_value(json(&dir.join("summary.json"))).unwrap();
+    assert_eq!(summary, outcome.summary);
+    let read: Priced = serde_json::from_value(json(&dir.join("priced.json"))).unwrap();
+    assert_eq!(read, priced);
+    let manifest = json(&dir.join("manifest.json"));
+    assert_eq!((&manifest["cost_tier"], &manifest["finished"]), (&"table".into(), &true.into()));
+    let digest = |v: &Value| v.as_str().map_or(0, str::len);
+    assert!(digest(&manifest["inputs"]["cost"]["digest"]) > 0);
+    assert_eq!(digest(&manifest["inputs"]["cost"]["hardware"]["sha256"]), 64);
+}
+
+/// Killed after some groups: the rest is run, what is there is kept, the result is the same.
+#[test]
+fn a_killed_grid_goes_on_and_comes_to_the_same() {
+    let site = Site::new();
+    let whole = site.go(GRID, "run", false);
+    let dir = site.path("run");
+    let files = groups(&dir);
+    assert_eq!(files.len(), 8);
+    // As a kill leaves them: some missing, one cut short.
+    for file in &files[..3] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let text = std::fs::read(&files[3]).unwrap();
+    std::fs::write(&files[3], &text[..text.len() / 2]).unwrap();
+    let kept = std::fs::metadata(&files[4]).unwrap().modified().unwrap();
+    let resumed = site.go(GRID, "run", true);
+    assert_eq!(resumed.summary.cells, whole.summary.cells);
+    assert_eq!(resumed.priced.unwrap().answers, whole.priced.unwrap().answers);
+    assert_eq!(std::fs::metadata(&files[4]).unwrap().modified().unwrap(), kept, "a finished group is not run again");
+    let cells = json(&dir.join("manifest.json"))["cells"].as_array().unwrap().clone();
+    assert_eq!(cells.iter().filter(|c| c["kept"] == true).count(), 4);
+}
+
+#[test]
+fn any_number_of_threads_comes_to_the_same() {
+    let site = Site::new();
+    let on = |threads: usize, out: &str| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| site.go(GRID, out, false))
+    };
+    let (one, four) = (on(1, "one"), on(4, "four"));
+    assert_eq!(one.summary.cells, four.summary.cells);
+    assert_eq!(one.priced, four.priced);
+}
+
+/// Caps whose cache does not fit are hatched, not run; where nothing fits, nothing begins.
+#[test]
+fn what_does_not_fit_is_refused_with_the_largest_cap() {
+    let site = Site::new();
+    let text = GRID.replace("[1, 16]", "[16, 512]").replace("[1024, 8192]", "[65536]");
+    let outcome = site.go(&text, "run", false);
+    assert_eq!((outcome.summary.cells.len(), outcome.failed.len()), (10, 0));
+    let priced = outcome.priced.unwrap();
+    assert_eq!(priced.refused.len(), 10);
+    let first = &priced.refused[0];
+    assert_eq!((first.concurrency, first.context), (512, 65536));
+    let cap = first.largest_cap.unwrap();
+    assert!((16..512).contains(&cap) && first.missing_bytes.unwrap() > 0.0, "{first:?}");
+    assert!(first.reason.contains(&cap.to_string()), "{}", first.reason);
+    let said = outcome.summary.warnings.iter().any(|w| w.starts_with("10 cells do not fit into the memory"));
+    assert!(said, "{:?}", outcome.summary.warnings);
+
+    let experiment = site.load(&text.replace("[16, 512]", "[1024]")).unwrap();
+    let options = Options { out: Some(site.path("none")), quiet: true, ..Options::default() };
+    let refused = run::run(&experiment, &Registry::builtin(), &options).unwrap_err();
+    assert!(refused.is::<run::Refused>() && refused.to_string().contains("no cell fits"), "{refused}");
+    assert!(!site.path("none").exists(), "nothing was begun");
+}
+
+#[test]
+fn unknown_names_are_refused_where_they_stand() {
+    let site = Site::new();
+    let refused = |from: &str, to: &str, what: &str, marked: &str| {
+        assert!(GRID.contains(from), "{from}");
+        let shown = site.load(&GRID.replacen(from, to, 1)).unwrap_err();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert!(lines[0].contains(what), "{shown}");
+        let line = lines[3].split_once(" | ").unwrap().1;
+        let caret = lines[4].split_once(" | ").unwrap().1;
+        let under: String = line.chars().skip(caret.find('^').unwrap()).take(caret.matches('^').count()).collect();
+        assert_eq!(under, marked, "{shown}");
+        assert!(lines.get(5).is_some_and(|l| l.contains("help")), "{shown}");
+    };
+    refused("sglang-0.5.14-b300-tp8", "sglang-0.5.14-b300-tp9", "sglang-0.5.14-b300-tp9", "\"sglang-0.5.14-b300-tp9\"");
+    refused("\"kimi-k2.6\"", "\"kimi-k9\"", "kimi-k9", "\"kimi-k9\"");
+    refused("\"uniform\"", "\"unifrm\"", "unifrm", "\"unifrm\"");
+    refused("engine =", "hardware = \"h200-sxm\"\nengine =", "h200-sxm", "\"sglang-0.5.14-b300-tp8\"");
+}
+
+/// Policies that tables cannot answer are replayed round by round: the same cells, files and answers.
+#[test]
+fn other_policies_are_replayed_over_the_same_prices() {
+    let site = Site::new();
+    let text = GRID.replace("kind = \"chain\"\nbudget = [7]", "kind = \"top-k\"\nwidth = 4\nbudget = [16]");
+    let outcome = site.go(&text, "run", false);
+    assert_eq!((outcome.summary.cells.len(), outcome.failed.len()), (40, 0));
+    let c = outcome.summary.cells.iter().find(|c| c.policy == "top-k" && c.concurrency == 16).unwrap();
+    assert_eq!((c.tier.as_str(), c.in_domain.is_some()), ("table", true));
+    assert!(c.speedup.unwrap() > 0.5 && c.power_w.unwrap() > 100.0 && c.joules_per_token.unwrap() > 0.0);
+    assert_eq!(outcome.priced.unwrap().answers.len(), 8);
+    // At one request the replay has no ramp: both ways come to the same prices and lengths.
+    let grid = site.go(GRID, "grid", false);
+    let at = |o: &Outcome| {
+        let here = |c: &&treeline::results::Cell| c.policy == "best-first" && c.budget == 8 && c.concurrency == 1;
+        let c = o.summary.cells.iter().find(here).unwrap().clone();
+        (c.tau.unwrap(), c.step_ms.unwrap())
+    };
+    let again = site.go(&text, "again", false);
+    let ((tau, ms), (grid_tau, grid_ms)) = (at(&again), at(&grid));
+    assert!((tau / grid_tau - 1.0).abs() < 0.03, "τ {tau} against {grid_tau}");
+    assert!((ms / grid_ms - 1.0).abs() < 0.01, "{ms} ms against {grid_ms}");
+}
+
+#[test]
+fn open_loops_tell_how_long_requests_wait() {
+    let site = Site::new();
+    let text = GRID.replace("rounds = 512", "rounds = 512\narrivals = { rate = 3 }").replace("[1024, 8192]", "[1024]");
+    let outcome = site.go(&text, "run", false);
+    let waits = |c: &treeline::results::Cell| c.notes.iter().any(|n| n.starts_with("first token after"));
+    assert!(outcome.summary.cells.iter().all(waits));
+}
