@@ -8,7 +8,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("checkpoint", &[]),
     ("policies", &["treeline-core"]),
     ("backend-cpu", &["treeline-core", "treeline-checkpoint"]),
-    ("backend-sim", &["treeline-core"]),
+    ("backend-sim", &["treeline-core", "treeline-policies", "treeline-checkpoint"]),
     ("backend-cuda", &["treeline-core", "treeline-checkpoint"]),
     (
         "experiments",

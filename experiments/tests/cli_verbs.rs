@@ -47,7 +47,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 #[test]
 fn help_names_every_verb_and_the_exit_codes() {
     let (out, err) = run(&["--help"], 0);
-    for verb in ["run", "policies", "policy", "doctor", "schema", "trace", "calibrate"] {
+    for verb in ["run", "policies", "profiles", "policy", "doctor", "schema", "trace", "calibrate"] {
         assert!(out.lines().any(|l| l.trim_start().starts_with(&format!("{verb} "))), "{verb}\n{out}");
     }
     assert!(out.contains("Exit codes") && err.is_empty());
@@ -98,6 +98,27 @@ fn policies_lists_kinds_needs_and_parameters() {
     let json: serde_json::Value = serde_json::from_str(&run(&["policies", "--json"], 0).0).unwrap();
     let listed: Vec<&str> = json.as_array().unwrap().iter().map(|p| p["kind"].as_str().unwrap()).collect();
     assert_eq!(listed, kinds);
+}
+
+/// Every shipped profile can be shown, each figure with its source.
+#[test]
+fn profiles_show_a_source_for_every_field() {
+    let (list, _) = run(&["profiles"], 0);
+    for name in ["b300-sxm6", "kimi-k2.6", "kimi-k2.6-dflash", "sglang-0.5.14-b300-tp8", "uniform"] {
+        assert!(list.lines().any(|l| l.trim() == name), "{name}\n{list}");
+    }
+    let all: serde_json::Value = serde_json::from_str(&run(&["profiles", "--json"], 0).0).unwrap();
+    let names = all.as_object().unwrap().values().flat_map(|v| v.as_array().unwrap());
+    for name in names.map(|n| n.as_str().unwrap()) {
+        let shown: serde_json::Value = serde_json::from_str(&run(&["profiles", name, "--json"], 0).0).unwrap();
+        let fields = shown["fields"].as_array().cloned().unwrap_or_default();
+        assert!(fields.iter().all(|f| !f["source"].as_str().unwrap().is_empty()), "{name}");
+        assert!(
+            !fields.is_empty() || shown["toml"].as_str().is_some_and(|t| t.contains("source")) || name == "uniform"
+        );
+    }
+    let said = fails(&["profiles", "b300-sxm"], 2, "nothing called `b300-sxm` ships");
+    assert!(said.contains("did you mean `b300-sxm6`?"), "{said}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn json(path: &Path) -> Value {
 fn groups(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(dir.join("cells")).unwrap();
     let mut files: Vec<_> =
-        entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
+        entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect();
     files.sort();
     files
 }
@@ -158,6 +158,33 @@ fn a_killed_grid_goes_on_and_comes_to_the_same() {
     assert_eq!(std::fs::metadata(&files[4]).unwrap().modified().unwrap(), kept, "a finished group is not run again");
     let cells = json(&dir.join("manifest.json"))["cells"].as_array().unwrap().clone();
     assert_eq!(cells.iter().filter(|c| c["kept"] == true).count(), 4);
+}
+
+/// A process that is killed while it writes leaves a folder that goes on.
+#[test]
+fn a_killed_process_leaves_whole_files() {
+    let site = Site::new();
+    let text = GRID.replace("rounds = 512", "rounds = 30000");
+    let whole = site.go(&text, "whole", false);
+    let (file, dir) = (site.path("grid.toml"), site.path("killed"));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_treeline"))
+        .args([Path::new("run"), &file, Path::new("--quiet"), Path::new("--out"), &dir])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = std::time::Instant::now();
+    let some = || dir.join("cells").is_dir() && !groups(&dir).is_empty();
+    // Its first group, or, on a machine where it never comes, a minute.
+    while !some() && begun.elapsed().as_secs() < 60 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for file in groups(&dir) {
+        assert_eq!(json(&file)["cells"].as_array().unwrap().len(), 5, "{}", file.display());
+    }
+    let resumed = site.go(&text, "killed", true);
+    assert_eq!(resumed.summary.cells, whole.summary.cells);
 }
 
 #[test]

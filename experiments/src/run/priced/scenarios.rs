@@ -145,14 +145,28 @@ impl View<'_> {
         let row = |r: &accept::remark::Reading| {
             let reach = if r.out_of_reach { "out of reach" } else { "within reach" };
             let band = format!("{:.2}–{:.2}", r.tau_16_low, r.tau_16_high);
-            vec![r.eight.clone(), two(Some(r.tau_8)), two(Some(r.tau_16)), band, two(Some(r.reported_16)), reach.to_owned()]
+            vec![
+                r.eight.clone(),
+                two(Some(r.tau_8)),
+                two(Some(r.tau_16)),
+                band,
+                two(Some(r.reported_16)),
+                reach.to_owned(),
+            ]
         };
         Some(Scenario {
             title: remark.title,
             text: remark.text,
-            columns: ["budget 8 was", "its τ", "16 nodes then", "over the parameters' ranges", "reported at 16", "verdict"]
-                .map(str::to_owned)
-                .into(),
+            columns: [
+                "budget 8 was",
+                "its τ",
+                "16 nodes then",
+                "over the parameters' ranges",
+                "reported at 16",
+                "verdict",
+            ]
+            .map(str::to_owned)
+            .into(),
             rows: remark.readings.iter().map(row).collect(),
         })
     }
