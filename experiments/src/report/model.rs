@@ -159,6 +159,37 @@ fn parameters(cell: &Cell) -> Parameters {
     map.iter().filter(|(k, _)| *k != "kind" && *k != "budget").map(|(k, v)| (k.clone(), scalar(v))).collect()
 }
 
+/// What tells a policy's parameters from those of its namesakes among `keys`, in words; empty when nothing does.
+fn telling(keys: &[(String, Parameters)], policy: &str, params: &Parameters) -> String {
+    let namesakes: Vec<&Parameters> = keys.iter().filter(|(p, _)| p == policy).map(|(_, q)| q).collect();
+    let telling: Vec<String> = params
+        .iter()
+        .filter(|pair| namesakes.iter().any(|q| !q.contains(pair)))
+        .map(|(k, v)| format!("{k} {v}"))
+        .collect();
+    telling.join(", ")
+}
+
+/// Policies with their parameters in order of first mention, and for each cell which of them it is; plain decoding has none.
+pub(super) fn lines(cells: &[Cell]) -> (Vec<String>, Vec<Option<usize>>) {
+    let mut keys: Vec<(String, Parameters)> = Vec::new();
+    let mut of = Vec::with_capacity(cells.len());
+    for cell in cells {
+        of.push((cell.budget > 0).then(|| {
+            let key = (cell.policy.clone(), parameters(cell));
+            keys.iter().position(|k| *k == key).unwrap_or_else(|| {
+                keys.push(key);
+                keys.len() - 1
+            })
+        }));
+    }
+    let label = |(policy, params): &(String, Parameters)| match telling(&keys, policy, params) {
+        words if words.is_empty() => policy.clone(),
+        words => format!("{policy} ({words})"),
+    };
+    (keys.iter().map(label).collect(), of)
+}
+
 /// A JSON value in one line, without quotes around text.
 pub(super) fn scalar(value: &serde_json::Value) -> String {
     match value {
@@ -210,14 +241,9 @@ pub(super) fn groups<'a>(summary: &'a Summary, details: &'a [CellDetail]) -> Vec
     for (group, keys) in groups.iter_mut().zip(&line_keys) {
         for (line, (policy, params)) in group.lines.iter_mut().zip(keys) {
             line.entries.sort_by_key(|e| e.cell.budget);
-            let namesakes: Vec<_> = keys.iter().filter(|(p, _)| p == policy).map(|(_, q)| q).collect();
-            let telling: Vec<String> = params
-                .iter()
-                .filter(|pair| namesakes.iter().any(|q| !q.contains(pair)))
-                .map(|(k, v)| format!("{k} {v}"))
-                .collect();
+            let telling = telling(keys, policy, params);
             if !telling.is_empty() {
-                line.label = format!("{policy} ({})", telling.join(", "));
+                line.label = format!("{policy} ({telling})");
             }
         }
     }

@@ -2,13 +2,14 @@
 
 use maud::{Markup, html};
 
-use super::marks::{self, RADIUS};
+use super::marks::RADIUS;
 use super::place::{Placed, Placer, Rect};
 use super::scale::{Kind, Scale};
-use super::{BOLD, FONT, WIDTH, clipped, px, text_width};
+use super::strokes::{axes, reference, series};
+use super::{BOLD, WIDTH, clipped, px, text_width};
 
 /// Height of a chart.
-const HEIGHT: f64 = 310.0;
+pub(super) const TALL: f64 = 310.0;
 const LEFT: f64 = 50.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
@@ -59,16 +60,32 @@ pub(in crate::report) struct Series {
     pub slot: usize,
     /// In the order in which a line joins them.
     pub points: Vec<Point>,
-    /// Whether a line joins them.
-    pub line: bool,
+    /// How they are drawn.
+    pub look: Look,
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::report) enum Look {
+    /// Marks alone.
+    Marks,
+    /// Marks joined by a line.
+    Joined,
     /// Small pale dots without intervals.
-    pub faint: bool,
+    Faint,
+    /// A line without marks, its intervals as a band.
+    Curve {
+        /// Flat up to each point, as a size that others are padded to.
+        stairs: bool,
+        /// Dashed.
+        dashed: bool,
+    },
 }
 
 impl Series {
     /// Points joined by a line; `None` without points.
     pub fn joined(label: String, slot: usize, points: Vec<Point>) -> Option<Self> {
-        (!points.is_empty()).then_some(Self { label, slot, points, line: true, faint: false })
+        (!points.is_empty()).then_some(Self { label, slot, points, look: Look::Joined })
     }
 }
 
@@ -113,7 +130,7 @@ impl Chart {
         }
         let (xs, ys) = self.extent();
         let room = self.right_margin(xs.1).min(150.0);
-        let (x0, x1, y0, y1) = (LEFT, WIDTH - room, HEIGHT - BOTTOM, TOP);
+        let (x0, x1, y0, y1) = (LEFT, WIDTH - room, TALL - BOTTOM, TOP);
         let y = Scale::new(self.y.kind, ys.0, ys.1, y0, y1, 5);
         let x = match self.x.ticks.as_slice() {
             [] => Scale::new(self.x.kind, xs.0, xs.1, x0, x1, 6),
@@ -124,7 +141,7 @@ impl Chart {
         let mut placer = Placer::new(frame);
         self.obstacles(&mut placer, &x, &y, &offsets);
         Some(html! {
-            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img" aria-label=(self.title) {
+            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(TALL)) } role="img" aria-label=(self.title) {
                 (axes(&self.x.label, &self.y.label, &x, &y, (x0, x1, y0, y1)))
                 @for r in &self.references { (reference(r, &x, &y, (x0, x1))) }
                 @for (s, off) in self.series.iter().zip(&offsets) { (series(s, &x, &y, *off)) }
@@ -156,7 +173,8 @@ impl Chart {
 
     /// Sideways shift per series, so that intervals at one place do not cover each other.
     fn dodge(&self, x: &Scale) -> Vec<f64> {
-        let with_bars = |s: &Series| !s.faint && s.points.iter().any(|p| p.ends.is_some());
+        let marked = |s: &Series| matches!(s.look, Look::Marks | Look::Joined);
+        let with_bars = |s: &Series| marked(s) && s.points.iter().any(|p| p.ends.is_some());
         let shares = |a: &Series, b: &Series| {
             a.points.iter().any(|p| b.points.iter().any(|q| (x.at(p.x) - x.at(q.x)).abs() < 5.0))
         };
@@ -181,13 +199,13 @@ impl Chart {
             let at = |p: &Point| (x.at(p.x) + off, y.at(p.y));
             for p in &s.points {
                 let (cx, cy) = at(p);
-                let r = if s.faint { 2.0 } else { RADIUS + 1.0 };
+                let r = if matches!(s.look, Look::Marks | Look::Joined) { RADIUS + 1.0 } else { 2.0 };
                 placer.avoid(Rect::around(cx, cy, r, r));
-                if let Some((lo, hi)) = p.ends.filter(|_| !s.faint) {
+                if let Some((lo, hi)) = p.ends.filter(|_| matches!(s.look, Look::Marks | Look::Joined)) {
                     placer.avoid(Rect { x0: cx - 2.0, y0: y.at(hi), x1: cx + 2.0, y1: y.at(lo) });
                 }
             }
-            if s.line {
+            if !matches!(s.look, Look::Marks | Look::Faint) {
                 s.points.windows(2).for_each(|w| placer.avoid_line(at(&w[0]), at(&w[1])));
             }
         }
@@ -234,55 +252,5 @@ fn label(class: &str, text: &str, place: &Placed) -> Markup {
             line class="leader" x1=(px(a.0)) y1=(px(a.1)) x2=(px(b.0)) y2=(px(b.1)) {}
         }
         text class=(class) x=(px(place.x)) y=(px(place.y)) { (text) }
-    }
-}
-
-/// Frame, grid, ticks and axis titles.
-fn axes(x_label: &str, y_label: &str, x: &Scale, y: &Scale, (x0, x1, y0, y1): (f64, f64, f64, f64)) -> Markup {
-    html! {
-        @for (v, text) in &y.ticks {
-            line class="grid" x1=(px(x0)) x2=(px(x1)) y1=(px(y.at(*v))) y2=(px(y.at(*v))) {}
-            text class="tick end" x=(px(x0 - 6.0)) y=(px(y.at(*v) + 0.35 * FONT)) { (text) }
-        }
-        @for (v, text) in &x.ticks {
-            line class="axis" x1=(px(x.at(*v))) x2=(px(x.at(*v))) y1=(px(y0)) y2=(px(y0 + 4.0)) {}
-            text class="tick mid" x=(px(x.at(*v))) y=(px(y0 + 16.0)) { (text) }
-        }
-        line class="axis" x1=(px(x0)) x2=(px(x1)) y1=(px(y0)) y2=(px(y0)) {}
-        text class="title mid" x=(px((x0 + x1) / 2.0)) y=(px(HEIGHT - 7.0)) { (x_label) }
-        text class="title mid" transform={ "translate(11 " (px((y0 + y1) / 2.0)) ") rotate(-90)" } { (y_label) }
-    }
-}
-
-fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
-    let steps: Vec<String> = points.map(|(x, y)| format!("{} {}", px(x), px(y))).collect();
-    format!("M{}", steps.join("L"))
-}
-
-fn reference(r: &Reference, x: &Scale, y: &Scale, (x0, x1): (f64, f64)) -> Markup {
-    let (_, top) = y.ends();
-    // A level crosses the whole frame; a curve that leaves the frame ends there.
-    let level = r.points.iter().all(|p| p.1 == r.points[0].1);
-    let inside = r.points.iter().take_while(|p| p.1 <= top).map(|p| (x.at(p.0), y.at(p.1)));
-    let ends = [x0, x1].into_iter().map(|at| (at, y.at(r.points[0].1)));
-    html! { path class="ref" d=(if level { path(ends) } else { path(inside) }) {} }
-}
-
-fn series(s: &Series, x: &Scale, y: &Scale, off: f64) -> Markup {
-    let at = |p: &Point| (x.at(p.x) + off, y.at(p.y));
-    html! {
-        g class={ "s" (s.slot) @if s.faint { " faint" } } {
-            @if s.line && s.points.len() > 1 { path class="join" d=(path(s.points.iter().map(at))) {} }
-            @for p in &s.points {
-                @let (cx, cy) = at(p);
-                @if let Some((lo, hi)) = p.ends.filter(|_| !s.faint) {
-                    @let (a, b) = (y.at(hi), y.at(lo));
-                    path class="bar" d={
-                        "M" (px(cx - 3.0)) " " (px(a)) "h6m-3 0V" (px(b)) "m-3 0h6"
-                    } {}
-                }
-                (marks::mark(s.slot, cx, cy, if s.faint { 2.0 } else { RADIUS }, &p.note))
-            }
-        }
     }
 }

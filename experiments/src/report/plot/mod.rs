@@ -7,15 +7,20 @@
 mod bars;
 mod chart;
 mod dots;
+mod heat;
 mod marks;
 mod place;
 mod scale;
+mod steps;
+mod strokes;
 
 pub(super) use bars::{Bar, Bars, Drawn, Part};
-pub(super) use chart::{Axis, Chart, Point, Reference, Series};
+pub(super) use chart::{Axis, Chart, Look, Point, Reference, Series};
 pub(super) use dots::{Dot, DotRow, Dots};
+pub(super) use heat::{Heat, HeatRow, Size, Tile, heat_key, shade};
 pub(super) use marks::swatch;
 pub(super) use scale::Kind;
+pub(super) use steps::{Move, Step, Steps};
 
 /// Width of every picture in its own units; the page scales it.
 const WIDTH: f64 = 440.0;

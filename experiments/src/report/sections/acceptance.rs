@@ -6,7 +6,7 @@ use super::{Section, key, name, panels};
 use crate::report::domains::by_domain;
 use crate::report::fmt::{self, finite, fixed, plural, signed};
 use crate::report::model::{Entry, Group, Line};
-use crate::report::plot::{Axis, Chart, Dot, DotRow, Dots, Kind, Point, Reference, Series};
+use crate::report::plot::{Axis, Chart, Dot, DotRow, Dots, Kind, Look, Point, Reference, Series};
 use crate::report::stats;
 use crate::results::RequestRow;
 
@@ -237,7 +237,6 @@ fn phi_line(line: &Line<'_>) -> Option<Series> {
         label: line.label.clone(),
         slot: line.slot,
         points: if joined { points } else { points.into_iter().map(|p| Point { tag: String::new(), ..p }).collect() },
-        line: joined,
-        faint: false,
+        look: if joined { Look::Joined } else { Look::Marks },
     })
 }

@@ -4,7 +4,7 @@ use super::{Section, name, panels};
 use crate::report::RoutedExperts;
 use crate::report::fmt::{self, finite, fixed, short};
 use crate::report::model::{Entry, Group, Line};
-use crate::report::plot::{Axis, Chart, Kind, Point, Reference, Series};
+use crate::report::plot::{Axis, Chart, Kind, Look, Point, Reference, Series};
 use crate::report::stats;
 use crate::results::{CellDetail, RowsPoint};
 
@@ -177,7 +177,7 @@ pub(super) fn step_time(groups: &[Group<'_>]) -> Option<Section> {
             series.extend(cloud(line));
             series.extend(time_line(line));
         }
-        if series.iter().all(|s| s.faint) {
+        if series.iter().all(|s| s.look == Look::Faint) {
             return None;
         }
         Chart {
@@ -217,7 +217,7 @@ fn cloud(line: &Line<'_>) -> Option<Series> {
         .map(|p| Point { x: f64::from(p.rows), y: p.mean, ..Point::default() })
         .collect();
     let cells = line.entries.len();
-    (points.len() > cells).then(|| Series { label: String::new(), slot: line.slot, points, line: false, faint: true })
+    (points.len() > cells).then(|| Series { label: String::new(), slot: line.slot, points, look: Look::Faint })
 }
 
 fn time_line(line: &Line<'_>) -> Option<Series> {

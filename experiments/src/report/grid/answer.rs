@@ -1,0 +1,165 @@
+//! The answer of a priced run: a sentence for the page's head, and one for every acceptance source.
+
+use super::view::{View, tokens};
+use super::words;
+use crate::report::fmt;
+use crate::results::Answer;
+
+/// What to run, in one sentence: budgets and gains with their intervals for the leading acceptance sources at few, some and
+/// many users, and how far that carries. Without an answer it says so.
+pub(in crate::report) fn answer(view: &View<'_>) -> String {
+    let Some(context) = view.context() else {
+        return "No cell of this run was priced, so there is nothing to conclude yet.".to_owned();
+    };
+    let clauses: Vec<String> = view.leading().iter().filter_map(|&a| clause(view, a, context)).collect();
+    if clauses.is_empty() {
+        let refused = view.priced.refused.len();
+        let why = if refused > 0 {
+            format!(": {} were refused", fmt::plural(refused as u64, "cell"))
+        } else {
+            String::new()
+        };
+        return format!("No cell at {} has an answer{why}, so there is nothing to conclude yet.", words::at_context(context));
+    }
+    let caveats = caveats(view);
+    format!(
+        "{}, at {}: {}{}.",
+        machine(view),
+        words::at_context(context),
+        clauses.join("; "),
+        if caveats.is_empty() { String::new() } else { format!(" – {}", caveats.join("; ")) }
+    )
+}
+
+/// "Kimi K2.6 on b300-sxm6".
+fn machine(view: &View<'_>) -> String {
+    let s = &view.priced.setup;
+    match (s.model.as_str(), s.hardware.as_str()) {
+        ("", "") => view.summary.experiment.clone(),
+        (model, "") => model.to_owned(),
+        ("", hardware) => hardware.to_owned(),
+        (model, hardware) if s.ranks > 0 => format!("{model} on {}× {hardware}", s.ranks),
+        (model, hardware) => format!("{model} on {hardware}"),
+    }
+}
+
+/// "for GSM8K (τ 5.3) run 24 nodes at 1 user (2.31× ± 0.20), 16 nodes at 32 (+18 % ± 4 %) and plain decoding at 256".
+fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
+    let answers: Vec<&Answer> =
+        view.few_some_many(anchor, context).into_iter().filter_map(|u| view.answer((anchor, context, u))).collect();
+    let first = answers.first()?;
+    let parts: Vec<String> = answers
+        .iter()
+        .map(|a| {
+            let users = if std::ptr::eq(*a, *first) { words::users(a.concurrency) } else { a.concurrency.to_string() };
+            let gain = words::answer_gain(a);
+            let gain = if gain.is_empty() { gain } else { format!(" ({gain})") };
+            format!("{} at {users}{gain}", words::run(&a.best))
+        })
+        .collect();
+    Some(format!("for {} run {}", view.anchor(anchor), fmt::listed(&parts)))
+}
+
+/// How far the sentence carries: where acceptance comes from, what the curve prices, what lies outside its tables.
+fn caveats(view: &View<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let synthetic = view.priced.acceptances.iter().filter(|a| a.kind == "process").count();
+    if synthetic > 0 && synthetic == view.priced.acceptances.len() {
+        out.push("acceptance is a process fitted to published figures, not a trace of this pair".to_owned());
+    } else if synthetic > 0 {
+        out.push(format!(
+            "{synthetic} of {} acceptance sources are fitted processes, not traces",
+            view.priced.acceptances.len()
+        ));
+    }
+    if view.priced.setup.tier == "bound" {
+        out.push("times are lower limits of the roofline, never a prediction".to_owned());
+    }
+    if let Some(why) = &view.priced.setup.hypothetical {
+        out.push(format!("trees there are hypothetical: {}", why.trim_end_matches('.')));
+    }
+    let outside = view.summary.cells.iter().filter(|c| c.in_domain == Some(false)).count();
+    if outside > 0 {
+        let share = outside as f64 / view.summary.cells.len().max(1) as f64;
+        out.push(format!("{} of the cells lie outside the tables", fmt::percent(share)));
+    }
+    out
+}
+
+/// A line for every acceptance source at the report's context: from where to where which choice is best.
+pub(super) fn by_anchor(view: &View<'_>) -> Vec<(String, String)> {
+    let Some(context) = view.context() else { return Vec::new() };
+    let line = |anchor: usize| {
+        let answers: Vec<&Answer> = view.users.iter().filter_map(|&u| view.answer((anchor, context, u))).collect();
+        if answers.is_empty() {
+            return None;
+        }
+        let mut spans: Vec<Vec<&Answer>> = Vec::new();
+        for a in answers {
+            match spans.last_mut() {
+                Some(span) if span[0].best == a.best => span.push(a),
+                _ => spans.push(vec![a]),
+            }
+        }
+        let words: Vec<String> = spans.iter().map(|s| span(s)).collect();
+        Some((view.anchor(anchor), words.join("; ") + "."))
+    };
+    (0..view.anchors.len()).filter_map(line).collect()
+}
+
+/// "1–4 users: best-first 24, 2.31× to +80 %".
+fn span(answers: &[&Answer]) -> String {
+    let (first, last) = (answers[0], answers[answers.len() - 1]);
+    let users = if answers.len() == 1 {
+        words::users(first.concurrency)
+    } else {
+        format!("{}–{} users", first.concurrency, last.concurrency)
+    };
+    let gain = match (first.best.budget, answers.len()) {
+        (0, _) => String::new(),
+        (_, 1) => format!(", {}", words::gain(first.speedup)),
+        _ => format!(", {} to {}", words::gain(first.speedup), words::gain(last.speedup)),
+    };
+    format!("{users}: {}{gain}", words::choice(&first.best))
+}
+
+/// What the interval of the headline is made of and what would change the answer; a sentence each.
+pub(super) fn behind(view: &View<'_>) -> Vec<String> {
+    let mut out = Vec::new();
+    let place = view.leading().first().copied().zip(view.context()).zip(view.headline_users());
+    let Some(((anchor, context), users)) = place else { return out };
+    let Some(a) = view.answer((anchor, context, users)) else { return out };
+    let who = format!("{}, {}, {} context", view.anchor(anchor), words::users(users), tokens(context));
+    if a.best.budget > 0 {
+        out.push(format!(
+            "{who}: {} is {}; half-widths {}. It is best in {} of the resamples{}.",
+            words::choice(&a.best),
+            words::answer_gain(a),
+            words::parts(a),
+            fmt::percent(a.p_best),
+            a.runner_up.as_ref().map_or_else(String::new, |r| {
+                let ahead = a.over_runner_up.map_or_else(String::new, |v| format!(", {} behind", by(v)));
+                format!("; next is {}{ahead}", words::choice(r))
+            })
+        ));
+    } else {
+        out.push(format!("{who}: no tree and no chain is faster than plain decoding."));
+    }
+    if let (Some(over), Some(reference)) = (fmt::finite(a.over_reference), &a.reference) {
+        out.push(format!("Against today's {}: {}.", words::choice(reference), words::gain(over)));
+    }
+    out.push(match words::flip(a) {
+        Some(flip) => format!(
+            "What would change it: {flip}, and keeping {} would then lose {}.",
+            words::brief(&a.best),
+            a.flips.iter().map(|f| f.loss).reduce(f64::max).map_or_else(String::new, fmt::percent)
+        ),
+        None => "No single input, moved by its stated error, changes it.".to_owned(),
+    });
+    out
+}
+
+/// "3 %" of a ratio above 1.
+fn by(ratio: f64) -> String {
+    fmt::percent((ratio - 1.0).abs())
+}

@@ -1,0 +1,128 @@
+//! Choices, gains and intervals as people say them.
+
+use super::view::{View, tokens};
+use crate::report::fmt::{self, fixed, signed};
+use crate::results::{Answer, Choice};
+
+/// From this ratio on a gain is said as a multiple, below in per cent.
+const MULTIPLE: f64 = 2.0;
+
+/// "plain decoding", "a chain of 7", "best-first 24".
+pub(super) fn choice(c: &Choice) -> String {
+    match (c.policy.as_str(), c.budget) {
+        (_, 0) => "plain decoding".to_owned(),
+        ("chain", n) => format!("a chain of {n}"),
+        (policy, n) => format!("{policy} {n}"),
+    }
+}
+
+/// As [`choice`], for a table: "plain", "chain 7", "best-first 24".
+pub(super) fn brief(c: &Choice) -> String {
+    if c.budget == 0 { "plain".to_owned() } else { format!("{} {}", c.policy, c.budget) }
+}
+
+/// The choice as the object of "run": a fixed tree by its nodes, other policies by their name and cap.
+pub(super) fn run(c: &Choice) -> String {
+    match (c.policy.as_str(), c.budget) {
+        (_, 0) => "plain decoding".to_owned(),
+        ("chain", n) => format!("a chain of {n}"),
+        ("best-first", n) => format!("{n} nodes"),
+        (policy, n) => format!("{policy} with up to {n} nodes"),
+    }
+}
+
+/// "+18 %", or "2.12×" from twice on.
+pub(super) fn gain(speedup: f64) -> String {
+    if speedup >= MULTIPLE { format!("{}×", fixed(speedup, 2)) } else { format!("{} %", signed(whole(speedup), 0)) }
+}
+
+/// Per cent over plain decoding; what rounds to zero has no sign of its own.
+fn whole(speedup: f64) -> f64 {
+    let value = (100.0 * (speedup - 1.0)).round();
+    if value == 0.0 { 0.0 } else { value }
+}
+
+/// "+18 % ± 4 %" where the interval is even, else "+18 % (+12 to +21 %)"; multiples from twice on.
+pub(super) fn gain_with_interval(speedup: f64, lo: f64, hi: f64) -> String {
+    let alone = gain(speedup);
+    if !(lo.is_finite() && hi.is_finite() && lo <= hi) {
+        return alone;
+    }
+    let even = ((hi - speedup) - (speedup - lo)).abs() <= 0.25 * (hi - lo) || hi - lo < 0.02;
+    match (speedup >= MULTIPLE, even) {
+        (true, true) => format!("{alone} ± {}", fixed((hi - lo) / 2.0, 2)),
+        (true, false) => format!("{alone} ({}–{})", fixed(lo, 2), fixed(hi, 2)),
+        (false, true) => format!("{alone} ± {} %", points((hi - lo) / 2.0)),
+        (false, false) => format!("{alone} ({} to {} %)", signed(whole(lo), 0), signed(whole(hi), 0)),
+    }
+}
+
+/// A half-width in points of per cent; a decimal below one.
+pub(super) fn points(half: f64) -> String {
+    let value = 100.0 * half.abs();
+    fixed(value, usize::from(value < 0.95))
+}
+
+/// "+18 % ± 4 %" of an answer; plain decoding has no gain.
+pub(super) fn answer_gain(a: &Answer) -> String {
+    if a.best.budget == 0 { String::new() } else { gain_with_interval(a.speedup, a.lo, a.hi) }
+}
+
+/// "sampling 1, model 3, transfer 2": what an interval is made of, half-widths in per cent of the speed-up.
+pub(super) fn parts(a: &Answer) -> String {
+    let p = &a.parts;
+    let named = [("sampling", p.sampling), ("model", p.model), ("transfer", p.transfer)];
+    named.map(|(name, half)| format!("{name} ± {} %", points(half))).join(", ")
+}
+
+/// "4 users", "1 user".
+pub(super) fn users(n: u32) -> String {
+    fmt::plural(u64::from(n), "user")
+}
+
+/// What would change the answer, first the one that costs most: "with all-reduce time +30 % it would be best-first 16".
+pub(super) fn flip(a: &Answer) -> Option<String> {
+    let worst = a.flips.iter().max_by(|x, y| x.loss.total_cmp(&y.loss))?;
+    Some(format!("{} {}: {}", worst.input, worst.change, brief(&worst.best_after)))
+}
+
+/// What limits the reader's belief: tier, domain and source of the cell behind an answer, in few words.
+pub(super) fn flags(view: &View<'_>, at: super::view::Place, c: &Choice) -> String {
+    let Some(cell) = view.chosen(at, &c.policy, c.budget) else { return String::new() };
+    let mut words = vec![cell.source.step_ms.clone().unwrap_or_else(|| cell.tier.clone()), cell.source.tau.clone()];
+    if cell.in_domain == Some(false) {
+        words.push("out of domain".to_owned());
+    }
+    words.retain(|w| !w.is_empty());
+    words.join(", ")
+}
+
+/// "at 8k".
+pub(super) fn at_context(context: u32) -> String {
+    format!("{} context", tokens(context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_per_cent_below_twice_and_multiples_above() {
+        assert_eq!([1.18, 0.874, 1.001, 0.999, 2.123].map(gain), ["+18 %", "−13 %", "+0 %", "+0 %", "2.12×"]);
+        assert_eq!(gain_with_interval(1.18, 1.14, 1.22), "+18 % ± 4 %");
+        assert_eq!(gain_with_interval(1.18, 1.12, 1.20), "+18 % (+12 to +20 %)");
+        assert_eq!(gain_with_interval(3.0, 2.8, 3.2), "3.00× ± 0.20");
+        assert_eq!(gain_with_interval(1.18, f64::NAN, 1.2), "+18 %");
+        assert_eq!(gain_with_interval(1.0, 0.997, 1.003), "+0 % ± 0.3 %");
+    }
+
+    #[test]
+    fn choices_have_names() {
+        let c = |policy: &str, budget| Choice { policy: policy.to_owned(), budget };
+        assert_eq!(
+            [c("plain", 0), c("chain", 7), c("best-first", 24), c("batch-wide", 64)].map(|c| run(&c)),
+            ["plain decoding", "a chain of 7", "24 nodes", "batch-wide with up to 64 nodes"]
+        );
+        assert_eq!(brief(&c("batch-wide", 64)), "batch-wide 64");
+    }
+}
