@@ -63,16 +63,19 @@ pub(super) fn run(args: &ReportArgs, registry: &Registry, out: &Out) -> anyhow::
     write(&page, &report::html(&summary, &details, &context))?;
     out.note(&format!("report: {}", page.display()));
     if let Some(file) = &args.picture {
-        let picture = report::picture(&summary, &details)
+        let picture = report::picture(&summary, &details, context.priced.as_ref())
             .ok_or_else(|| Usage(format!("{}: no cell has a τ to draw", dir.display())))?;
         write(file, &picture)?;
         out.note(&format!("picture: {}", file.display()));
     }
     if args.markdown {
-        return out.data(&report::markdown(&summary, &details, experts));
+        return out.data(&report::markdown(&summary, &details, context.priced.as_ref(), experts));
     }
-    let answer = report::answer(&summary, &details);
-    out.data(&format!("{answer}\n\n{}", report::table(&summary, &details, out.colour, out.width)))
+    let answer = report::answer(&summary, &details, context.priced.as_ref());
+    out.data(&format!(
+        "{answer}\n\n{}",
+        report::table(&summary, &details, context.priced.as_ref(), out.colour, out.width)
+    ))
 }
 
 /// What a page is drawn from.

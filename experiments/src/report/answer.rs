@@ -3,16 +3,20 @@
 use super::domains::LOOPS;
 use super::fmt::{self, finite, fixed, interval, plural, temperature};
 use super::model::{Entry, Group, Line, groups};
-use super::stats;
-use crate::results::{Cell, CellDetail, Summary};
+use super::{grid, stats};
+use crate::results::{Cell, CellDetail, Priced, Summary};
 
 /// Budgets named in the sentence; more would bury the answer.
 const NAMED: usize = 4;
 
 /// What the run found, in one sentence: τ by budget of the policy that was tried at most budgets, its 95 % interval, the
-/// chain beside it with the difference paired by request, and how far it carries. Without a usable cell it says so.
+/// chain beside it with the difference paired by request, and how far it carries. Without a usable cell it says so. A priced run answers with
+/// budgets and gains by concurrency instead.
 #[must_use]
-pub fn answer(summary: &Summary, details: &[CellDetail]) -> String {
+pub fn answer(summary: &Summary, details: &[CellDetail], priced: Option<&Priced>) -> String {
+    if let Some(priced) = priced {
+        return grid::answer(&grid::View::new(summary, priced));
+    }
     let groups = groups(summary, details);
     let Some((group, main)) = headline(&groups) else {
         return "No cell of this run finished with a measured τ, so there is nothing to conclude yet.".to_owned();

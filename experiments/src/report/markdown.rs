@@ -1,13 +1,22 @@
 //! The tables that a model card quotes, as Markdown.
 
 use super::model::groups;
-use super::{RoutedExperts, domains};
-use crate::results::{CellDetail, Summary};
+use super::{RoutedExperts, domains, grid};
+use crate::results::{CellDetail, Priced, Summary};
 
 /// τ by domain, policy and temperature with the loop share, and distinct experts by rows beside the formula of independent
-/// rows (where `experts` is known). Ends with a newline; says so when nothing was measured.
+/// rows (where `experts` is known). Ends with a newline; says so when nothing was measured. A priced run has its
+/// answers and the maps of its leading acceptance sources instead.
 #[must_use]
-pub fn markdown(summary: &Summary, details: &[CellDetail], experts: Option<RoutedExperts>) -> String {
+pub fn markdown(
+    summary: &Summary,
+    details: &[CellDetail],
+    priced: Option<&Priced>,
+    experts: Option<RoutedExperts>,
+) -> String {
+    if let Some(priced) = priced {
+        return grid::markdown(&grid::View::new(summary, priced));
+    }
     let groups = groups(summary, details);
     let mut grids = domains::by_domain(&groups);
     if grids.is_empty() {

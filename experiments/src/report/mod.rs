@@ -6,6 +6,7 @@
 mod answer;
 mod domains;
 mod fmt;
+mod grid;
 mod markdown;
 mod model;
 mod page;

@@ -5,18 +5,21 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::fmt::{self, MISSING, finite, plural};
 use super::model::{Entry, Group, groups};
 use super::plot::swatch;
-use super::{Context, answer, sections, table};
+use super::{Context, answer, grid, sections, table};
 use crate::results::{CellDetail, Summary};
 
 /// Colours, and the style of every picture.
 pub(super) const PALETTE: &str = include_str!("palette.css");
 
 /// Style of the page around the pictures.
-const STYLE: &str = include_str!("style.css");
+pub(super) const STYLE: &str = include_str!("style.css");
 
 /// The report as one self-contained page: no script, no network, dark and light by the reader's setting.
 #[must_use]
 pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String {
+    if let Some(priced) = &ctx.priced {
+        return grid::page(&grid::View::new(summary, priced), ctx);
+    }
     let groups = groups(summary, details);
     let warnings = sections::warnings(summary, &groups, ctx);
     let notes = sections::notes(summary, &groups);
@@ -37,7 +40,7 @@ pub fn html(summary: &Summary, details: &[CellDetail], ctx: &Context) -> String 
                 main {
                     header {
                         p class="brand" { "Treeline" span { " · " (summary.experiment) } }
-                        h1 class="answer" { (fmt::unbroken(&answer(summary, details))) }
+                        h1 class="answer" { (fmt::unbroken(&answer(summary, details, None))) }
                         (facts(summary, &groups))
                     }
                     @if let Some(w) = &warnings { (w) }

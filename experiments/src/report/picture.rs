@@ -4,11 +4,12 @@ use maud::{Markup, PreEscaped, html};
 
 use super::answer::headline;
 use super::fmt::plural;
+use super::grid;
 use super::model::{Group, groups};
 use super::page::PALETTE;
 use super::plot::{Drawn, px, text_width};
 use super::sections::{tau_chart, waterfall_bars};
-use crate::results::{CellDetail, Summary};
+use crate::results::{CellDetail, Priced, Summary};
 
 /// Width of a panel, as drawn.
 const PANEL: f64 = 440.0;
@@ -24,9 +25,12 @@ const LINE: f64 = 18.0;
 const KEY: f64 = 18.0;
 
 /// The headline panel as a self-contained SVG that follows the reader's light or dark setting on a ground of its own.
-/// `None` when no cell has a τ to draw.
+/// `None` when no cell has a τ to draw. Of a priced run: the maps of its leading acceptance sources.
 #[must_use]
-pub fn picture(summary: &Summary, details: &[CellDetail]) -> Option<String> {
+pub fn picture(summary: &Summary, details: &[CellDetail], priced: Option<&Priced>) -> Option<String> {
+    if let Some(priced) = priced {
+        return grid::picture(&grid::View::new(summary, priced));
+    }
     let groups = groups(summary, details);
     let (group, _) = headline(&groups)?;
     let chart = tau_chart(group)?;

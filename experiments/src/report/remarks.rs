@@ -94,7 +94,9 @@ impl Pattern {
 
 /// The cells `at` in words.
 pub(super) fn scope(cells: &[&Cell], at: &[usize]) -> String {
-    let is = |i: usize| at.contains(&i);
+    let mut marked = vec![false; cells.len()];
+    at.iter().for_each(|&i| marked[i] = true);
+    let is = |i: usize| marked[i];
     if cells.len() > 1 && (0..cells.len()).all(is) {
         return "all cells".to_owned();
     }

@@ -2,8 +2,8 @@
 
 use super::fmt::{MISSING, finite, fixed, interval, or_dash, percent, short};
 use super::model::{Entry, Group, Line, groups};
-use super::stats;
-use crate::results::{CellDetail, Summary};
+use super::{grid, stats};
+use crate::results::{CellDetail, Priced, Summary};
 
 /// A column: how it is headed, what it says, and how soon it goes when the terminal is narrow.
 pub(super) struct Column {
@@ -149,9 +149,13 @@ pub(super) fn columns(groups: &[Group<'_>]) -> Vec<&'static Column> {
 }
 
 /// The terminal table: aligned, at most `width` columns wide (columns that do not fit are named below it), legible
-/// without colour. `colour` adds bold and dim. Ends with a newline; empty without cells.
+/// without colour. `colour` adds bold and dim. Ends with a newline; empty without cells. A priced run has
+/// a line for every answer at its main context instead.
 #[must_use]
-pub fn table(summary: &Summary, details: &[CellDetail], colour: bool, width: usize) -> String {
+pub fn table(summary: &Summary, details: &[CellDetail], priced: Option<&Priced>, colour: bool, width: usize) -> String {
+    if let Some(priced) = priced {
+        return grid::table(&grid::View::new(summary, priced), colour, width);
+    }
     let groups = groups(summary, details);
     let mut columns = columns(&groups);
     let paint = |code: &str, text: &str| if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };

@@ -47,8 +47,8 @@ fn a_finished_run_is_drawn_again() {
     let (_, err) = report(dir.path(), &["--picture", "experiment.toml"], 2);
     assert!(err.contains("ends in .svg"), "{err}");
     let (out, _) = report(dir.path(), &["--markdown", "--picture", file.to_str().unwrap()], 0);
-    assert_eq!(out, markdown(&summary(&details), &details, None));
-    assert_eq!(std::fs::read_to_string(file).unwrap(), picture(&summary(&details), &details).unwrap());
+    assert_eq!(out, markdown(&summary(&details), &details, None, None));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), picture(&summary(&details), &details, None).unwrap());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_is_no_finished_run_is_refused_by_name() {
 #[test]
 fn markdown_has_tau_by_domain_with_and_without_loops() {
     let details = quickstart();
-    let text = markdown(&summary(&details), &details, Some(RoutedExperts { total: 128, per_token: 4 }));
+    let text = markdown(&summary(&details), &details, None, Some(RoutedExperts { total: 128, per_token: 4 }));
     let table = |title: &str| {
         let from = text.find(&format!("**{title}**\n\n")).unwrap_or_else(|| panic!("{title:?} is not in {text}"));
         let lines = text[from..].lines().skip(2).take_while(|l| !l.is_empty());
@@ -122,15 +122,15 @@ fn markdown_stays_a_table_whatever_the_names() {
     for d in &mut details {
         d.per_request.iter_mut().for_each(|r| r.domain = "a|b\nc".to_owned());
     }
-    let text = markdown(&summary(&details), &details, None);
+    let text = markdown(&summary(&details), &details, None, None);
     assert!(text.contains("| policy, nodes | a\\|b c | all responses (95 %) |\n| --- | ---: | ---: |\n"), "{text}");
-    assert!(markdown(&summary(&[]), &[], None).contains("no response with drafts was measured"));
+    assert!(markdown(&summary(&[]), &[], None, None).contains("no response with drafts was measured"));
 }
 
 #[test]
 fn the_picture_is_small_whole_and_self_contained() {
     let mut details = quickstart();
-    let text = picture(&summary(&details), &details).unwrap();
+    let text = picture(&summary(&details), &details, None).unwrap();
     assert!(text.len() < 60_000, "{} bytes", text.len());
     let body = text.strip_prefix("<svg xmlns=\"http://www.w3.org/2000/svg\"").unwrap();
     for bad in ["NaN", "http", "url(", "<script", "<br", "&nbsp;"] {
@@ -145,8 +145,8 @@ fn the_picture_is_small_whole_and_self_contained() {
     assert!(opened == body.matches("</svg>").count() && text.ends_with("</svg>\n"));
     // Without waterfalls the first panel stands alone.
     details.iter_mut().for_each(|d| d.waterfall = None);
-    let alone = picture(&summary(&details), &details).unwrap();
+    let alone = picture(&summary(&details), &details, None).unwrap();
     assert!(alone.contains("best-first") && !alone.contains("not in the top W"));
     details.iter_mut().for_each(|d| d.cell.tau = None);
-    assert!(picture(&summary(&details), &details).is_none());
+    assert!(picture(&summary(&details), &details, None).is_none());
 }

@@ -2,5 +2,7 @@
 
 mod data;
 mod folder;
+mod grid;
 mod page;
+mod priced;
 mod text;

@@ -6,7 +6,7 @@ use treeline::report::{Context, answer, html, table};
 use treeline::results::{CellDetail, Pair};
 
 /// Fails unless every element is closed in order, and nothing is drawn from a value that is not a number.
-fn check_page(page: &str) {
+pub fn check_page(page: &str) {
     let body = page.strip_prefix("<!DOCTYPE html>").expect("a document type");
     let mut open: Vec<&str> = Vec::new();
     let mut rest = body;
@@ -37,7 +37,7 @@ fn check_page(page: &str) {
     }
 }
 
-fn around<'a>(page: &'a str, what: &str) -> &'a str {
+pub fn around<'a>(page: &'a str, what: &str) -> &'a str {
     let at = page.find(what).unwrap_or(0);
     let from = (0..=at.saturating_sub(60)).rev().find(|i| page.is_char_boundary(*i)).unwrap_or(0);
     let to = (at + what.len() + 20..page.len()).find(|i| page.is_char_boundary(*i)).unwrap_or(page.len());
@@ -162,13 +162,13 @@ fn a_policy_that_seldom_drafts_has_no_bar() {
 
 #[test]
 fn nothing_measured_is_said_not_drawn() {
-    assert!(answer(&summary(&[]), &[]).contains("nothing to conclude"));
+    assert!(answer(&summary(&[]), &[], None).contains("nothing to conclude"));
     assert!(!page_of(&[], &Context::default()).contains("<svg"));
     let mut details = quickstart();
     for d in &mut details {
         (d.cell.tau, d.cell.tau_lo, d.cell.tau_hi) = (None, None, None);
     }
-    assert!(answer(&summary(&details), &details).contains("nothing to conclude"));
+    assert!(answer(&summary(&details), &details, None).contains("nothing to conclude"));
     assert!(!page_of(&details, &context()).contains("<section id=\"tau\">"));
 }
 
@@ -179,7 +179,7 @@ fn one_request_has_no_interval_anywhere() {
     one.cell.requests = 1;
     (one.cell.tau_lo, one.cell.tau_hi, one.cell.step_ms_lo, one.cell.step_ms_hi) = (None, None, None, None);
     let details = [one];
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.starts_with("At T = 0.7 over 1 prompt, ") && !text.contains("95 %"), "{text}");
     page_of(&details, &context());
 }
@@ -201,7 +201,7 @@ fn sixty_cells_of_unknown_policies_and_several_concurrencies() {
     assert_eq!(details.len(), 60);
     let page = page_of(&details, &context());
     assert!(page.matches("concurrency 16").count() > 3);
-    let text = table(&summary(&details), &details, false, 100);
+    let text = table(&summary(&details), &details, None, false, 100);
     assert!(text.lines().all(|l| l.chars().count() <= 100) && text.contains("T = 1, concurrency 16"));
 }
 
@@ -220,7 +220,7 @@ fn extreme_and_non_finite_figures_stay_legible() {
     details[6].waterfall.as_mut().unwrap().unreachable = f64::NAN;
     details[7].ms_by_rows[0].mean = f64::INFINITY;
     details[8].cell.loop_share = Some(f64::NAN);
-    for shown in [page_of(&details, &context()), table(&summary(&details), &details, false, 100)] {
+    for shown in [page_of(&details, &context()), table(&summary(&details), &details, None, false, 100)] {
         let mut digits = 0;
         for c in shown.split("</style>").last().unwrap().split("<section id=\"reproduce\">").next().unwrap().chars() {
             digits = if c.is_ascii_digit() { digits + 1 } else { 0 };

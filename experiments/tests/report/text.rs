@@ -8,7 +8,7 @@ use treeline::results::{CellDetail, RequestRow};
 #[test]
 fn the_answer_names_budgets_intervals_the_chain_and_the_reservation() {
     let details = quickstart();
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     let tau = |i: usize| format!("{:.2}", details[i].cell.tau.unwrap());
     assert!(text.starts_with("At T = 0.7 over 20 prompts, best-first trees commit "), "{text}");
     for part in [
@@ -34,22 +34,22 @@ fn the_difference_in_the_answer_is_paired() {
             *r = RequestRow { steps: steps * (1 + i as u64), tokens: 120 * (1 + i as u64), ..r.clone() };
         }
     }
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     // 120/50 − 120/60 in every request: no spread is left.
     assert!(text.contains("16 nodes commit 0.40 tokens more than the chain (95 % 0.40 to 0.40)"), "{text}");
     details.swap(0, 1);
     (details[0].cell.policy, details[1].cell.policy) = ("chain".to_owned(), "best-first".to_owned());
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.contains("commit 0.40 tokens fewer than the chain (95 % 0.40 to 0.40)"), "{text}");
     for (i, r) in details[1].per_request.iter_mut().enumerate() {
         r.tokens = if i % 2 == 0 { r.steps * 3 } else { r.steps * 2 };
     }
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.contains("may be chance"), "{text}");
     for r in &mut details[1].per_request {
         r.id += 1000;
     }
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(!text.contains("on the same prompts"), "no pair, no paired difference: {text}");
 }
 
@@ -57,9 +57,9 @@ fn the_difference_in_the_answer_is_paired() {
 #[test]
 fn an_answer_about_looping_text_says_so() {
     let mut details = quickstart();
-    assert!(!answer(&summary(&details), &details).contains("loop"));
+    assert!(!answer(&summary(&details), &details, None).contains("loop"));
     details.retain(|d| d.cell.temperature == 0.0);
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     let best = details.iter().find(|d| d.cell.budget == 64).unwrap();
     let kept = best.per_request.iter().filter(|r| r.looped == Some(false));
     let (tokens, steps) = kept.fold((0, 0), |s, r| (s.0 + r.tokens, s.1 + r.steps));
@@ -74,7 +74,7 @@ fn an_answer_about_looping_text_says_so() {
 fn a_better_policy_is_not_passed_over() {
     let mut details = quickstart();
     details.push(cell("talon", json!({}), 48, 0.7, 49.0, 4.4));
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     let tau = details.last().unwrap().cell.tau.unwrap();
     assert!(text.contains(&format!("; talon with 48 nodes reaches {tau:.2}")), "{text}");
 }
@@ -87,7 +87,7 @@ fn a_replayed_run_says_so_and_does_not_speak_of_a_cpu() {
         d.cell.source.tau = "replayed".to_owned();
         d.cell.speedup = None;
     }
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.ends_with("; τ is replayed, not measured."), "{text}");
 }
 
@@ -95,7 +95,7 @@ fn a_replayed_run_says_so_and_does_not_speak_of_a_cpu() {
 fn the_table_is_aligned_and_fits() {
     let details = quickstart();
     for width in [120, 100, 80, 40] {
-        let text = table(&summary(&details), &details, false, width);
+        let text = table(&summary(&details), &details, None, false, width);
         let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with("not shown")).collect();
         assert!(lines.iter().all(|l| l.chars().count() <= width), "{text}");
         assert!(!text.contains('\x1b'));
@@ -107,8 +107,8 @@ fn the_table_is_aligned_and_fits() {
             assert!(before[head].is_ascii_digit() && before.get(head + 1).is_none_or(|c| *c == ' '), "{text}");
         }
     }
-    assert!(table(&summary(&details), &details, true, 100).contains("\x1b[1m"));
-    assert_eq!(table(&summary(&[]), &[], false, 100), "");
+    assert!(table(&summary(&details), &details, None, true, 100).contains("\x1b[1m"));
+    assert_eq!(table(&summary(&[]), &[], None, false, 100), "");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn missing_values_are_dashes_and_empty_columns_go() {
         d.cell.speedup = None;
     }
     details[3].cell.experts_mean = None;
-    let text = table(&summary(&details), &details, false, 100);
+    let text = table(&summary(&details), &details, None, false, 100);
     assert!(!text.contains("step ms") && !text.contains("tok/s") && text.contains("experts"), "{text}");
     let row = text.lines().filter(|l| l.starts_with("best-first")).nth(1).unwrap();
     assert!(row.contains('–') && !row.contains("0.0 "), "{row}");
@@ -130,7 +130,7 @@ fn missing_values_are_dashes_and_empty_columns_go() {
 #[test]
 fn tau_without_loops_stands_beside_tau_where_something_loops() {
     let mut details = quickstart();
-    let shown = |details: &[CellDetail]| table(&summary(details), details, false, 120);
+    let shown = |details: &[CellDetail]| table(&summary(details), details, None, false, 120);
     let text = shown(&details);
     assert!(text.contains("τ no loops"), "{text}");
     let kept: Vec<&RequestRow> = details[13].per_request.iter().filter(|r| r.looped == Some(false)).collect();
@@ -147,10 +147,10 @@ fn tau_without_loops_stands_beside_tau_where_something_loops() {
 #[test]
 fn the_answer_is_about_trees_where_there_are_any() {
     let mut details: Vec<_> = [3, 5, 7].map(|b| cell("chain", json!({}), b, 0.7, f64::from(b) + 1.0, 2.2)).into();
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.contains("the chain commits") && !text.contains("against"), "{text}");
     details.push(cell("best-first", json!({}), 16, 0.7, 17.0, 2.0));
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(text.contains("best-first trees commit") && text.contains("for the 7-node chain"), "{text}");
 }
 
@@ -163,7 +163,7 @@ fn an_answer_from_a_gpu_names_the_fastest_budget_and_synthetic_weights() {
         d.cell.backend = "cuda".to_owned();
         d.cell.speedup = Some(speedup);
     }
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(
         text.contains("64 nodes run at 0.60 times the speed of plain decoding, best-first with 8 nodes at 1.25"),
         "{text}"
@@ -171,7 +171,7 @@ fn an_answer_from_a_gpu_names_the_fastest_budget_and_synthetic_weights() {
     assert!(!text.contains("synthetic"), "{text}");
     details[1].cell.speedup = Some(1.3);
     details[1].cell.notes.push("synthetic weights: times are those of one rank's shapes".to_owned());
-    let text = answer(&summary(&details), &details);
+    let text = answer(&summary(&details), &details, None);
     assert!(
         text.contains("64 nodes run at 1.30 times the speed of plain decoding.")
             && text.contains("weights are synthetic"),

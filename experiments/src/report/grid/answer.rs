@@ -5,30 +5,32 @@ use super::words;
 use crate::report::fmt;
 use crate::results::Answer;
 
-/// What to run, in one sentence: budgets and gains with their intervals for the leading acceptance sources at few, some and
-/// many users, and how far that carries. Without an answer it says so.
+/// What to run in one sentence, [`headline`] with its [`caveats`].
 pub(in crate::report) fn answer(view: &View<'_>) -> String {
+    let mut caveats = caveats(view);
+    caveats.extend(hypothetical(view));
+    let text = headline(view);
+    if caveats.is_empty() || view.priced.answers.is_empty() { text } else { format!("{} ({}).", text.trim_end_matches('.'), caveats.join("; ")) }
+}
+
+/// Budgets and gains with their intervals for the leading acceptance sources at few, some and many users. Without an answer
+/// it says so.
+pub(super) fn headline(view: &View<'_>) -> String {
     let Some(context) = view.context() else {
         return "No cell of this run was priced, so there is nothing to conclude yet.".to_owned();
     };
     let clauses: Vec<String> = view.leading().iter().filter_map(|&a| clause(view, a, context)).collect();
     if clauses.is_empty() {
-        let refused = view.priced.refused.len();
-        let why = if refused > 0 {
-            format!(": {} were refused", fmt::plural(refused as u64, "cell"))
-        } else {
-            String::new()
+        let why = match view.priced.refused.len() {
+            0 => String::new(),
+            n => format!(": {} refused", fmt::plural(n as u64, "cell")),
         };
-        return format!("No cell at {} has an answer{why}, so there is nothing to conclude yet.", words::at_context(context));
+        return format!(
+            "No cell at {} has an answer{why}, so there is nothing to conclude yet.",
+            words::at_context(context)
+        );
     }
-    let caveats = caveats(view);
-    format!(
-        "{}, at {}: {}{}.",
-        machine(view),
-        words::at_context(context),
-        clauses.join("; "),
-        if caveats.is_empty() { String::new() } else { format!(" – {}", caveats.join("; ")) }
-    )
+    format!("{}, at {}: {}.", machine(view), words::at_context(context), clauses.join("; "))
 }
 
 /// "Kimi K2.6 on b300-sxm6".
@@ -48,24 +50,32 @@ fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
     let answers: Vec<&Answer> =
         view.few_some_many(anchor, context).into_iter().filter_map(|u| view.answer((anchor, context, u))).collect();
     let first = answers.first()?;
+    // A policy that is best everywhere is named once.
+    let same = answers.iter().all(|a| a.best.policy == first.best.policy) && words::below_cap(first);
     let parts: Vec<String> = answers
         .iter()
         .map(|a| {
-            let users = if std::ptr::eq(*a, *first) { words::users(a.concurrency) } else { a.concurrency.to_string() };
+            let start = std::ptr::eq(*a, *first);
+            let users = if start { words::users(a.concurrency) } else { a.concurrency.to_string() };
             let gain = words::answer_gain(a);
-            let gain = if gain.is_empty() { gain } else { format!(" ({gain})") };
-            format!("{} at {users}{gain}", words::run(&a.best))
+            let nodes = format!("about {} nodes", fmt::fixed((a.rows - 1.0).max(0.0), 0));
+            match (same, start, gain.is_empty()) {
+                (true, true, _) => format!("{} with {nodes} at {users} ({gain})", a.best.policy),
+                (true, false, _) => format!("{nodes} at {users} ({gain})"),
+                (false, _, true) => format!("{} at {users}", words::run(a)),
+                (false, _, false) => format!("{} at {users} ({gain})", words::run(a)),
+            }
         })
         .collect();
     Some(format!("for {} run {}", view.anchor(anchor), fmt::listed(&parts)))
 }
 
-/// How far the sentence carries: where acceptance comes from, what the curve prices, what lies outside its tables.
-fn caveats(view: &View<'_>) -> Vec<String> {
+/// How far the headline carries: where acceptance comes from, what the curve prices, what lies outside its tables.
+pub(super) fn caveats(view: &View<'_>) -> Vec<String> {
     let mut out = Vec::new();
     let synthetic = view.priced.acceptances.iter().filter(|a| a.kind == "process").count();
     if synthetic > 0 && synthetic == view.priced.acceptances.len() {
-        out.push("acceptance is a process fitted to published figures, not a trace of this pair".to_owned());
+        out.push("acceptance is fitted to published figures, none is a trace of this pair".to_owned());
     } else if synthetic > 0 {
         out.push(format!(
             "{synthetic} of {} acceptance sources are fitted processes, not traces",
@@ -75,15 +85,18 @@ fn caveats(view: &View<'_>) -> Vec<String> {
     if view.priced.setup.tier == "bound" {
         out.push("times are lower limits of the roofline, never a prediction".to_owned());
     }
-    if let Some(why) = &view.priced.setup.hypothetical {
-        out.push(format!("trees there are hypothetical: {}", why.trim_end_matches('.')));
-    }
     let outside = view.summary.cells.iter().filter(|c| c.in_domain == Some(false)).count();
     if outside > 0 {
         let share = outside as f64 / view.summary.cells.len().max(1) as f64;
         out.push(format!("{} of the cells lie outside the tables", fmt::percent(share)));
     }
     out
+}
+
+/// Why trees are hypothetical on the engine that is priced, where they are.
+fn hypothetical(view: &View<'_>) -> Option<String> {
+    let why = view.priced.setup.hypothetical.as_ref()?;
+    Some(format!("trees on this engine are hypothetical: {}", why.trim_end_matches('.')))
 }
 
 /// A line for every acceptance source at the report's context: from where to where which choice is best.
@@ -144,6 +157,9 @@ pub(super) fn behind(view: &View<'_>) -> Vec<String> {
         ));
     } else {
         out.push(format!("{who}: no tree and no chain is faster than plain decoding."));
+    }
+    if let Some(f) = &a.best_fixed {
+        out.push(format!("Best of fixed size: {} with {}.", words::choice(&f.choice), words::gain(f.speedup)));
     }
     if let (Some(over), Some(reference)) = (fmt::finite(a.over_reference), &a.reference) {
         out.push(format!("Against today's {}: {}.", words::choice(reference), words::gain(over)));

@@ -12,14 +12,19 @@ const CONTEXT: u32 = 8192;
 /// The concurrency that a report speaks of first.
 const USERS: u32 = 32;
 
+/// A concurrency between one and that, for figures.
+const FEW: u32 = 8;
+
 /// Where a cell lies: acceptance (index), context, concurrency.
-pub(super) type Place = (usize, u32, u32);
+pub(in crate::report) type Place = (usize, u32, u32);
 
 /// A policy at all its budgets in one column.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(in crate::report) struct Line {
     /// Its name.
     pub label: String,
+    /// The policy's kind.
+    policy: String,
     /// Whether it has one fixed shape, a chain.
     pub chain: bool,
     /// Budgets that some cell has, ascending.
@@ -27,7 +32,7 @@ pub(super) struct Line {
 }
 
 /// A priced run, sorted.
-pub(super) struct View<'a> {
+pub(in crate::report) struct View<'a> {
     /// Cells and warnings.
     pub summary: &'a Summary,
     /// Curves, answers and what was refused.
@@ -60,19 +65,34 @@ impl<'a> View<'a> {
         }
         let index: BTreeMap<&str, usize> = anchors.iter().enumerate().map(|(i, n)| (*n, i)).collect();
         let (labels, line_of) = model::lines(&summary.cells);
-        let mut lines: Vec<Line> =
-            labels.into_iter().map(|label| Line { label, chain: false, budgets: Vec::new() }).collect();
+        let line = |label: String| Line { label, policy: String::new(), chain: false, budgets: Vec::new() };
+        let mut lines: Vec<Line> = labels.into_iter().map(line).collect();
         let mut cells: BTreeMap<Place, Vec<_>> = BTreeMap::new();
         let mut budgets: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); lines.len()];
         for (cell, line) in summary.cells.iter().zip(line_of) {
             if let Some(l) = line {
                 budgets[l].insert(cell.budget);
                 lines[l].chain |= cell.policy == "chain";
+                lines[l].policy.clone_from(&cell.policy);
             }
             let anchor = cell.acceptance.as_deref().and_then(|n| index.get(n)).copied();
             if let Some(a) = anchor {
                 cells.entry((a, cell.context, cell.concurrency)).or_default().push((line, cell));
             }
+        }
+        // A budget that was refused everywhere has its row too.
+        for choice in priced.refused.iter().map(|r| &r.choice).filter(|c| c.budget > 0) {
+            let known = lines.iter().position(|l| l.policy == choice.policy);
+            let at = known.unwrap_or_else(|| {
+                lines.push(Line {
+                    policy: choice.policy.clone(),
+                    chain: choice.policy == "chain",
+                    ..line(choice.policy.clone())
+                });
+                budgets.push(BTreeSet::new());
+                lines.len() - 1
+            });
+            budgets[at].insert(choice.budget);
         }
         for (line, set) in lines.iter_mut().zip(budgets) {
             line.budgets = set.into_iter().collect();
@@ -122,10 +142,21 @@ impl<'a> View<'a> {
 
     /// Up to three concurrencies that stand for all: few, some, many; those that ran at `anchor` and `context`.
     pub fn few_some_many(&self, anchor: usize, context: u32) -> Vec<u32> {
-        let ran: Vec<u32> = self.users.iter().copied().filter(|&u| self.plain((anchor, context, u)).is_some()).collect();
+        let ran: Vec<u32> =
+            self.users.iter().copied().filter(|&u| self.plain((anchor, context, u)).is_some()).collect();
         let mut picked: Vec<u32> =
             [ran.first().copied(), nearest(&ran, USERS), ran.last().copied()].into_iter().flatten().collect();
         picked.dedup();
+        picked
+    }
+
+    /// Up to four concurrencies for figures side by side.
+    pub fn spread(&self, anchor: usize, context: u32) -> Vec<u32> {
+        let mut picked = self.few_some_many(anchor, context);
+        let also =
+            self.users.iter().copied().filter(|&u| self.plain((anchor, context, u)).is_some() && !picked.contains(&u));
+        picked.extend(nearest(&also.collect::<Vec<_>>(), FEW));
+        picked.sort_unstable();
         picked
     }
 

@@ -21,13 +21,29 @@ pub(super) fn brief(c: &Choice) -> String {
     if c.budget == 0 { "plain".to_owned() } else { format!("{} {}", c.policy, c.budget) }
 }
 
-/// The choice as the object of "run": a fixed tree by its nodes, other policies by their name and cap.
-pub(super) fn run(c: &Choice) -> String {
+/// The choice of an answer as the object of "run": a fixed tree by its nodes, a policy that stays below its cap by the nodes
+/// that it uses.
+pub(super) fn run(a: &Answer) -> String {
+    let c = &a.best;
     match (c.policy.as_str(), c.budget) {
-        (_, 0) => "plain decoding".to_owned(),
-        ("chain", n) => format!("a chain of {n}"),
-        ("best-first", n) => format!("{n} nodes"),
-        (policy, n) => format!("{policy} with up to {n} nodes"),
+        (_, 0) | ("chain", _) => choice(c),
+        ("best-first", n) if !below_cap(a) => fmt::plural(u64::from(n), "node"),
+        (policy, n) if !below_cap(a) => format!("{policy} with {n} nodes"),
+        (policy, _) => format!("{policy} with about {} nodes", fixed((a.rows - 1.0).max(0.0), 0)),
+    }
+}
+
+/// Whether the best policy uses clearly fewer nodes than its cap.
+pub(super) fn below_cap(a: &Answer) -> bool {
+    a.rows.is_finite() && a.rows - 1.0 < 0.9 * f64::from(a.best.budget)
+}
+
+/// The best of an answer for a table: "best-first 24", "batch-wide ≈ 12 nodes" where it stays below its cap.
+pub(super) fn best(a: &Answer) -> String {
+    if a.best.budget > 0 && a.best.policy != "chain" && below_cap(a) {
+        format!("{} ≈ {}", a.best.policy, fixed((a.rows - 1.0).max(0.0), 0))
+    } else {
+        brief(&a.best)
     }
 }
 
@@ -120,8 +136,8 @@ mod tests {
     fn choices_have_names() {
         let c = |policy: &str, budget| Choice { policy: policy.to_owned(), budget };
         assert_eq!(
-            [c("plain", 0), c("chain", 7), c("best-first", 24), c("batch-wide", 64)].map(|c| run(&c)),
-            ["plain decoding", "a chain of 7", "24 nodes", "batch-wide with up to 64 nodes"]
+            [c("plain", 0), c("chain", 7), c("best-first", 24)].map(|c| choice(&c)),
+            ["plain decoding", "a chain of 7", "best-first 24"]
         );
         assert_eq!(brief(&c("batch-wide", 64)), "batch-wide 64");
     }

@@ -26,6 +26,8 @@ pub(in crate::report) struct Bar {
     pub values: Vec<f64>,
     /// A tick across the bar at this value.
     pub mark: Option<f64>,
+    /// A second division of the same length, as a thin bar below: values with their classes. Often empty.
+    pub strip: Vec<(f64, &'static str)>,
     /// Written to its right.
     pub total: String,
     /// What it says when pointed at.
@@ -42,6 +44,8 @@ pub(in crate::report) struct Bars {
     pub parts: Vec<Part>,
     /// From the top.
     pub bars: Vec<Bar>,
+    /// Kinds of pieces in the thin bars, for the legend.
+    pub strips: Vec<Part>,
     /// Name of the tick.
     pub mark: String,
     /// End of the axis when it is not the longest bar.
@@ -60,7 +64,7 @@ pub(in crate::report) struct Drawn {
 
 impl Bars {
     /// Picture with its legend, or nothing without a positive finite bar. Negative and absent parts count as 0.
-    pub fn draw(self) -> Option<Markup> {
+    pub fn draw(mut self) -> Option<Markup> {
         let drawn = self.draw_parts()?;
         Some(html! {
             @if !drawn.legend.is_empty() {
@@ -70,12 +74,18 @@ impl Bars {
                     }
                 }
             }
+            @if !self.strips.is_empty() {
+                p class="legend" {
+                    span { "thin bar, held by:" }
+                    @for part in &self.strips { span { i class={ "key thin " (part.class) } {} (part.label) } }
+                }
+            }
             (drawn.svg)
         })
     }
 
     /// As [`Bars::draw`], with the legend as data.
-    pub fn draw_parts(mut self) -> Option<Drawn> {
+    pub fn draw_parts(&mut self) -> Option<Drawn> {
         let clean = |v: &f64| if v.is_finite() { v.max(0.0) } else { 0.0 };
         for b in &mut self.bars {
             b.values = b.values.iter().map(clean).collect();
@@ -126,6 +136,12 @@ fn row(bar: &Bar, parts: &[Part], x: &Scale, y: f64, left: f64) -> Markup {
         })
         .filter(|p| p.1 > 0.05)
         .collect();
+    let mut ends = 0.0;
+    let mut thin = Vec::new();
+    for (v, class) in bar.strip.iter().filter(|(v, _)| v.is_finite() && *v > 0.0) {
+        thin.push((x.at(ends), x.at(ends + v) - x.at(ends), *class));
+        ends += v;
+    }
     let middle = y + THICK / 2.0 + 0.35 * FONT;
     html! {
         g {
@@ -133,6 +149,9 @@ fn row(bar: &Bar, parts: &[Part], x: &Scale, y: f64, left: f64) -> Markup {
             text class="row end" x=(px(left - 7.0)) y=(px(middle)) { (clipped(&bar.label, 176.0)) }
             @for (from, width, class) in &pieces {
                 rect class={ "part " (class) } x=(px(*from)) y=(px(y)) width=(px(*width)) height=(px(THICK)) {}
+            }
+            @for (from, width, class) in &thin {
+                rect class=(class) x=(px(*from)) y=(px(y + THICK + 0.5)) width=(px(*width)) height="3.5" {}
             }
             @if let Some(m) = bar.mark {
                 line class="tickmark" x1=(px(x.at(m))) x2=(px(x.at(m))) y1=(px(y - 3.0)) y2=(px(y + THICK + 3.0)) {}

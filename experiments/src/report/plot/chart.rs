@@ -73,6 +73,8 @@ pub(in crate::report) enum Look {
     Joined,
     /// Small pale dots without intervals.
     Faint,
+    /// A wide pale line behind the others.
+    Wide,
     /// A line without marks, its intervals as a band.
     Curve {
         /// Flat up to each point, as a size that others are padded to.

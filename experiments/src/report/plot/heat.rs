@@ -6,21 +6,14 @@
 use maud::{Markup, html};
 use std::fmt::Write as _;
 
+use super::shades::{EDGES, shade};
 use super::{FONT, clipped, px, text_width};
 use crate::report::fmt;
-
-/// Limits between the colours, in multiples.
-pub(in crate::report) const EDGES: [f64; 10] = [0.5, 0.75, 0.9, 0.98, 1.02, 1.1, 1.25, 1.5, 2.0, 3.0];
 
 /// Room above the tiles.
 const TOP: f64 = 6.0;
 /// Air between the ladder and the rows above it.
 const APART: f64 = 7.0;
-
-/// The colour class of a ratio: 0 = far below 1, 4 = about 1, 10 = far above.
-pub(in crate::report) fn shade(ratio: f64) -> usize {
-    EDGES.iter().filter(|e| ratio >= **e).count()
-}
 
 /// What stands in one place of the map.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +80,8 @@ pub(in crate::report) struct Heat {
 /// Places of a map.
 struct Frame {
     left: f64,
+    /// Width of the ladder's names.
+    names: f64,
     wide: f64,
     high: f64,
     ladder_top: f64,
@@ -113,9 +108,10 @@ impl Heat {
 
     fn frame(&self) -> Frame {
         let large = self.size == Size::Large;
-        let rows = self.ladder.iter().chain(&self.above);
-        let names = rows.map(|r| text_width(&r.label)).fold(18.0, f64::max).min(if large { 96.0 } else { 22.0 });
-        let left = names + 8.0 + if large { 18.0 } else { 0.0 };
+        let widest = |rows: &[HeatRow]| rows.iter().map(|r| text_width(&r.label)).fold(18.0, f64::max);
+        let names = widest(&self.ladder) + if large { 4.0 } else { 0.0 };
+        // The title stands beside the ladder's names; names above it may reach over both.
+        let left = if large { (names + 22.0).max(widest(&self.above).min(110.0) + 8.0) } else { names.min(22.0) + 8.0 };
         let total = if large { 440.0 } else { 168.0 };
         let wide = (total - left - 2.0) / self.columns.len().max(1) as f64;
         let high = if large { 21.0 } else { (104.0 / self.ladder.len().max(1) as f64).clamp(4.0, 14.0) };
@@ -123,7 +119,12 @@ impl Heat {
         let ladder_top = TOP + high * self.above.len() as f64 + apart;
         let base = ladder_top + high * self.ladder.len() as f64;
         let below = if large { 42.0 } else { 18.0 };
-        Frame { left, wide, high, ladder_top, base, total: (total, base + below) }
+        Frame { left, names, wide, high, ladder_top, base, total: (total, base + below) }
+    }
+
+    /// Height of the picture in its own units.
+    pub fn height(&self) -> f64 {
+        self.frame().total.1
     }
 
     /// The picture; nothing without a tile that was asked for.
@@ -139,7 +140,7 @@ impl Heat {
         let above = self.above.iter().enumerate().map(|(i, row)| (TOP + f.high * i as f64, row, None));
         let placed: Vec<(f64, &HeatRow, Option<usize>)> = ladder.chain(above).collect();
         let large = self.size == Size::Large;
-        let room = f.left - 8.0 - if large { 18.0 } else { 0.0 };
+        let room = f.left - 4.0;
         Some(html! {
             svg class="plot heat" viewBox={ "0 0 " (px(f.total.0)) " " (px(f.total.1)) } role="img" aria-label=(self.title) {
                 @if large {
@@ -149,7 +150,7 @@ impl Heat {
                 }
                 @for (i, (y, row, _)) in placed.iter().enumerate() {
                     @if large || shown(i, self.ladder.len(), f.high) {
-                        text class="tick end" x=(px(f.left - 5.0)) y=(px(y + f.high / 2.0 + 0.35 * FONT)) { (clipped(&row.label, room + 4.0)) }
+                        text class="tick end" x=(px(f.left - 5.0)) y=(px(y + f.high / 2.0 + 0.35 * FONT)) { (clipped(&row.label, room)) }
                     }
                 }
                 (self.ceiling(&f, &best))
@@ -220,6 +221,7 @@ impl Heat {
         for (c, row) in best.iter().enumerate() {
             if let Some(r) = row {
                 let (x, y) = (f.left + f.wide * c as f64, f.base - f.high * (*r as f64 + 1.0));
+                // Writing to a string does not fail.
                 let _ = match before {
                     None => write!(d, "M{} {}H{}", px(x), px(y), px(x + f.wide)),
                     Some(_) => write!(d, "V{}H{}", px(y), px(x + f.wide)),
@@ -242,7 +244,7 @@ impl Heat {
             }
             @if large {
                 text class="title mid" x=(px(middle)) y=(px(f.total.1 - 8.0)) { (self.x_label) }
-                text class="title mid" transform={ "translate(12 " (px((f.ladder_top + f.base) / 2.0)) ") rotate(-90)" } { (self.y_label) }
+                text class="title mid" transform={ "translate(" (px(f.left - f.names - 12.0)) " " (px((f.ladder_top + f.base) / 2.0)) ") rotate(-90)" } { (self.y_label) }
             }
         }
     }
@@ -255,7 +257,7 @@ fn shown(i: usize, ladder: usize, high: f64) -> bool {
 }
 
 /// A ratio in a tile.
-fn printed(value: f64) -> String {
+pub(in crate::report) fn printed(value: f64) -> String {
     if value >= 100.0 { fmt::short(value) } else { fmt::fixed(value, if value >= 9.995 { 1 } else { 2 }) }
 }
 
@@ -266,24 +268,6 @@ fn hatch(x: f64, y: f64, w: f64, h: f64) -> String {
         let from = x + w * (0.25 + 0.5 * k) - slant / 2.0;
         format!("{d}M{} {}l{} -{}", px(from), px(y + h), px(slant), px(h))
     })
-}
-
-/// The key of the colours: limits between swatches, in multiples.
-pub(in crate::report) fn heat_key(refused: bool, flags: bool) -> Markup {
-    html! {
-        p class="legend heat-key" {
-            span class="ramp" {
-                @for i in 0..=EDGES.len() {
-                    i class={ "step d" (i) } {}
-                    @if let Some(edge) = EDGES.get(i) { small { (fmt::short(*edge).trim_end_matches('0').trim_end_matches('.')) } }
-                }
-            }
-            span { "speed-up over plain decoding (×)" }
-            span { i class="key line" {} "ceiling: above it a larger tree pays no more" }
-            @if refused { span { i class="key hatched" {} "does not fit in memory" } }
-            @if flags { span { i class="key cornered" {} "outside the domain of its tables" } }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -308,15 +292,10 @@ mod tests {
     }
 
     #[test]
-    fn shades_lie_around_one() {
-        assert_eq!([0.1, 0.97, 1.0, 1.03, 9.0].map(shade), [0, 3, 4, 5, 10]);
-        assert_eq!(shade(1.0), EDGES.len() / 2 - 1);
-    }
-
-    #[test]
     fn the_ceiling_is_the_best_row_and_of_equals_the_lower() {
         let refused = Tile::Refused("no room".to_owned());
-        let m = map(&[&[tile(1.0), refused.clone()], &[tile(1.3), refused.clone()], &[tile(1.3), refused]], Size::Large);
+        let m =
+            map(&[&[tile(1.0), refused.clone()], &[tile(1.3), refused.clone()], &[tile(1.3), refused]], Size::Large);
         assert_eq!(m.best(), [Some(1), None]);
         let svg = m.draw().unwrap().into_string();
         assert!(svg.contains("class=\"ceiling\"") && svg.matches("class=\"hatch\"").count() == 3, "{svg}");

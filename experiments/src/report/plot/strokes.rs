@@ -9,7 +9,13 @@ use super::scale::Scale;
 use super::{FONT, px};
 
 /// Frame, grid, ticks and axis titles.
-pub(super) fn axes(x_label: &str, y_label: &str, x: &Scale, y: &Scale, (x0, x1, y0, y1): (f64, f64, f64, f64)) -> Markup {
+pub(super) fn axes(
+    x_label: &str,
+    y_label: &str,
+    x: &Scale,
+    y: &Scale,
+    (x0, x1, y0, y1): (f64, f64, f64, f64),
+) -> Markup {
     html! {
         @for (v, text) in &y.ticks {
             line class="grid" x1=(px(x0)) x2=(px(x1)) y1=(px(y.at(*v))) y2=(px(y.at(*v))) {}
@@ -48,10 +54,13 @@ pub(super) fn series(s: &Series, x: &Scale, y: &Scale, off: f64) -> Markup {
         let line = if stairs { staircase(&s.points, x, y) } else { path(s.points.iter().map(at)) };
         return html! {
             g class={ "s" (s.slot) } {
-                @if let Some(d) = band(&s.points, x, y) { path class="band" d=(d) {} }
+                @if let Some(d) = band(&s.points, stairs, x, y) { path class="band" d=(d) {} }
                 path class={ "join" @if dashed { " dashed" } } d=(line) {}
             }
         };
+    }
+    if s.look == Look::Wide {
+        return html! { path class={ "front s" (s.slot) } d=(path(s.points.iter().map(at))) {} };
     }
     let faint = s.look == Look::Faint;
     html! {
@@ -81,11 +90,15 @@ fn staircase(points: &[Point], x: &Scale, y: &Scale) -> String {
     d
 }
 
-/// The area between the ends of all points that have them.
-fn band(points: &[Point], x: &Scale, y: &Scale) -> Option<String> {
-    let ends: Vec<(f64, (f64, f64))> = points.iter().filter_map(|p| Some((p.x, p.ends?))).collect();
+/// The area between the ends of all points that have them, with the line's stairs.
+fn band(points: &[Point], stairs: bool, x: &Scale, y: &Scale) -> Option<String> {
+    let mut ends: Vec<(f64, (f64, f64))> = points.iter().filter_map(|p| Some((p.x, p.ends?))).collect();
     if ends.len() < 2 {
         return None;
+    }
+    if stairs {
+        let treads = ends.windows(2).flat_map(|w| [(w[0].0, w[1].1), w[1]]);
+        ends = std::iter::once(ends[0]).chain(treads).collect();
     }
     let upper = ends.iter().map(|(v, e)| (x.at(*v), y.at(e.1)));
     let lower = ends.iter().rev().map(|(v, e)| (x.at(*v), y.at(e.0)));

@@ -57,6 +57,7 @@ pub(in crate::report) fn waterfall_bars(group: &Group<'_>) -> Bars {
             label,
             values: vec![1.0, w.accepted, w.surrogate, w.unreachable, w.not_in_top_w],
             mark: Some(w.oracle_tau),
+            strip: Vec::new(),
             total: String::new(),
             note,
         })
@@ -73,6 +74,7 @@ pub(in crate::report) fn waterfall_bars(group: &Group<'_>) -> Bars {
             part("not in the top W", "w-absent"),
         ],
         bars: bars.collect(),
+        strips: Vec::new(),
         mark: "tree that knows the truth".to_owned(),
         end: None,
     }
@@ -147,13 +149,14 @@ fn loop_bars(group: &Group<'_>) -> Option<maud::Markup> {
         let judged = e.detail.map_or(0, |d| d.per_request.iter().filter(|r| r.looped.is_some()).count());
         let of = if judged > 0 { format!(" of {}", fmt::plural(judged as u64, "response")) } else { String::new() };
         let note = format!("{label}: {}{of}", percent(share));
-        Some(Bar { label, values: vec![100.0 * share], mark: None, total: percent(share), note })
+        Some(Bar { label, values: vec![100.0 * share], mark: None, strip: Vec::new(), total: percent(share), note })
     });
     Bars {
         title: format!("Share of responses that end in a loop, {}", group.label),
         label: "responses that end in a loop (%)".to_owned(),
         parts: vec![Part { label: String::new(), class: "ph1" }],
         bars: bars.collect(),
+        strips: Vec::new(),
         mark: String::new(),
         end: Some(100.0),
     }

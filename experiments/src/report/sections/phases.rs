@@ -29,7 +29,14 @@ pub(super) fn phases(groups: &[Group<'_>]) -> Option<Section> {
             let parts: Vec<String> = phases.iter().map(|(p, v)| format!("{p} {} ms", short(*v))).collect();
             let label = name(line, e);
             let note = format!("{label}: {}", parts.join(", "));
-            (total > 0.0).then(|| Bar { label, values, mark: None, total: format!("{} ms", short(total)), note })
+            (total > 0.0).then(|| Bar {
+                label,
+                values,
+                mark: None,
+                strip: Vec::new(),
+                total: format!("{} ms", short(total)),
+                note,
+            })
         });
         Bars {
             title: format!("Step time by phase, {}", group.label),
@@ -40,6 +47,7 @@ pub(super) fn phases(groups: &[Group<'_>]) -> Option<Section> {
                 .map(|(i, n)| Part { label: (*n).to_owned(), class: PHASES[i % PHASES.len()] })
                 .collect(),
             bars: bars.collect(),
+            strips: Vec::new(),
             mark: String::new(),
             end: None,
         }

@@ -89,7 +89,7 @@ fn ranks(group: &Group<'_>) -> Option<(Markup, Markup)> {
                 values[2],
                 fmt::plural(r.reached, "step")
             );
-            Bar { label, values, mark: None, total, note }
+            Bar { label, values, mark: None, strip: Vec::new(), total, note }
         })
         .collect();
     // A chain has nothing but rank 0 to show.
@@ -102,6 +102,7 @@ fn ranks(group: &Group<'_>) -> Option<(Markup, Markup)> {
         label: "accepted when reached (%)".to_owned(),
         parts: vec![part("rank 0", "ph0"), part("rank 1", "ph2"), part("higher ranks", "ph3")],
         bars,
+        strips: Vec::new(),
         mark: String::new(),
         end: Some(100.0),
     }

@@ -1,0 +1,230 @@
+//! What was priced and how: engine, acceptance sources, what is not modelled, what did not fit, and the questions that the
+//! project began with.
+
+use maud::{Markup, html};
+
+use super::view::{View, tokens};
+use super::words;
+use crate::report::fmt::{self, MISSING, finite, fixed, percent, plural};
+use crate::report::plot::{Axis, Chart, Look, Point, Series};
+use crate::report::remarks::{self, Remark};
+use crate::results::Cell;
+
+/// Facts below the answer.
+pub(super) fn facts(view: &View<'_>) -> Markup {
+    let s = &view.priced.setup;
+    let pair = [Some(s.model.as_str()), s.drafter.as_deref()].into_iter().flatten().filter(|t| !t.is_empty());
+    let machine = if s.ranks > 0 && !s.hardware.is_empty() {
+        format!("{}× {}", s.ranks, s.hardware)
+    } else {
+        s.hardware.clone()
+    };
+    let range = |values: &[u32], show: &dyn Fn(u32) -> String| match values {
+        [] => String::new(),
+        [one] => show(*one),
+        [first, .., last] => format!("{}–{}", show(*first), show(*last)),
+    };
+    let rounds: u64 = view.summary.cells.iter().map(|c| c.rounds).sum();
+    let monte = view.summary.cells.iter().filter_map(|c| finite(c.mc_error)).reduce(f64::max);
+    let mut amount = plural(view.summary.cells.len() as u64, "cell");
+    if rounds > 0 {
+        amount.push_str(&format!(", {}", plural(rounds, "round")));
+    }
+    if let Some(e) = monte {
+        amount.push_str(&format!(", Monte-Carlo error at most {}", percent(e)));
+    }
+    let tier = if s.tier.is_empty() || s.tier == "bound" || s.overhead_scale == 1.0 {
+        s.tier.clone()
+    } else {
+        format!("{}, overheads × {}", s.tier, fixed(s.overhead_scale, 2))
+    };
+    let items = [
+        ("Models", pair.collect::<Vec<_>>().join(" with ")),
+        ("Machine", machine),
+        ("Engine priced", s.engine.clone()),
+        ("Deployment", s.deployment.clone()),
+        ("Tier of the times", tier),
+        ("Experts counted as", s.experts.clone().unwrap_or_default()),
+        ("Users", range(&view.users, &|u| u.to_string())),
+        ("Contexts", range(&view.contexts, &tokens)),
+        ("Arrivals", s.arrivals.clone()),
+        ("Prefill", s.prefill.clone()),
+        ("Amount", amount),
+    ];
+    html! { dl class="facts" {
+        @for (k, v) in items.iter().filter(|(_, v)| !v.is_empty()) { div { dt { (k) } dd { (v) } } }
+    } }
+}
+
+/// Warnings, failures, and what an engine of today cannot do; nothing when there is none.
+pub(super) fn warnings(view: &View<'_>, failed: &[(String, String)]) -> Option<Markup> {
+    let hypothetical = view.priced.setup.hypothetical.as_ref();
+    if view.summary.warnings.is_empty() && failed.is_empty() && hypothetical.is_none() {
+        return None;
+    }
+    Some(html! {
+        section id="warnings" {
+            h2 { "Before believing the figures" }
+            ul class="warnings" {
+                @if let Some(why) = hypothetical { li { b { "Hypothetical: " } (fmt::unbroken(why)) } }
+                @for (cell, message) in failed { li class="bad" { b { (cell) " failed: " } (message) } }
+                @for w in &view.summary.warnings { li { (fmt::unbroken(w)) } }
+            }
+        }
+    })
+}
+
+/// How the times were priced and what was left out.
+pub(super) fn method(view: &View<'_>) -> Option<Markup> {
+    let s = &view.priced.setup;
+    let refused = refused(view);
+    let notes = notes(view);
+    if s.describe.is_empty() && s.not_modelled.is_empty() && refused.is_empty() && notes.is_empty() {
+        return None;
+    }
+    Some(html! {
+        section id="method" {
+            h2 { "What was priced, and what was not" }
+            @if !s.not_modelled.is_empty() {
+                h3 { "Not modelled" }
+                ul class="plain" { @for line in &s.not_modelled { li { (fmt::unbroken(line)) } } }
+            }
+            @if !refused.is_empty() {
+                h3 { "Refused" }
+                ul class="plain" { @for line in &refused { li { (fmt::unbroken(line)) } } }
+            }
+            @if !notes.is_empty() {
+                h3 { "Remarks on cells" }
+                ul class="plain" { @for n in &notes { li { (fmt::unbroken(&n.text)) " " span class="dim" { "(" (fmt::unbroken(&n.scope)) ")" } } } }
+            }
+            @if !s.describe.is_empty() {
+                details {
+                    summary { "Where each figure comes from" }
+                    ul class="plain" { @for line in &s.describe { li { (fmt::unbroken(line)) } } }
+                    @if !s.digest.is_empty() { p class="note" { "Digest of the cost model: " code { (s.digest) } } }
+                }
+            }
+        }
+    })
+}
+
+/// Refused cells by reason: how many, where, and the largest cap that fits.
+fn refused(view: &View<'_>) -> Vec<String> {
+    let mut found: Vec<(u32, Option<u32>, &str, Vec<u32>, u64)> = Vec::new();
+    for r in &view.priced.refused {
+        // Reasons of one context differ in their figures only; the first stands for them.
+        let memory = r.missing_bytes.is_some();
+        let same = |f: &&mut (u32, Option<u32>, &str, Vec<u32>, u64)| f.0 == r.context && (memory || f.2 == r.reason);
+        match found.iter_mut().find(same) {
+            Some(f) => {
+                f.1 = f.1.max(r.largest_cap);
+                f.4 += 1;
+                if !f.3.contains(&r.concurrency) {
+                    f.3.push(r.concurrency);
+                }
+            }
+            None => found.push((r.context, r.largest_cap, &r.reason, vec![r.concurrency], 1)),
+        }
+    }
+    found
+        .into_iter()
+        .map(|(context, cap, reason, mut users, n)| {
+            users.sort_unstable();
+            let cap = cap.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
+            let who = fmt::listed(&users.iter().map(u32::to_string).collect::<Vec<_>>());
+            format!(
+                "{} at {} with {who} users: {}{cap}.",
+                plural(n, "cell"),
+                words::at_context(context),
+                reason.trim_end_matches('.')
+            )
+        })
+        .collect()
+}
+
+/// Remarks that cells carry, each once.
+fn notes(view: &View<'_>) -> Vec<Remark> {
+    let cells: Vec<&Cell> = view.summary.cells.iter().collect();
+    let noted: Vec<&[String]> = cells.iter().map(|c| c.notes.as_slice()).collect();
+    remarks::merged(&cells, &noted)
+}
+
+/// The acceptance sources: a table, and their conditional rates by depth.
+pub(super) fn acceptances(view: &View<'_>) -> Option<Markup> {
+    let all = &view.priced.acceptances;
+    if all.is_empty() {
+        return None;
+    }
+    let series: Vec<Series> = all
+        .iter()
+        .enumerate()
+        .filter_map(|(i, a)| {
+            let rates = a.conditional.iter().enumerate().filter(|(_, r)| r.is_finite());
+            let points: Vec<Point> = rates
+                .map(|(d, r)| {
+                    let note = format!("{}, depth {}: {}", a.name, d + 1, percent(*r));
+                    Point { x: d as f64 + 1.0, y: 100.0 * r, note, ..Point::default() }
+                })
+                .collect();
+            let slot = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11][i % 11];
+            (!points.is_empty()).then(|| Series { label: a.name.clone(), slot, points, look: Look::Joined })
+        })
+        .collect();
+    let deepest = all.iter().map(|a| a.conditional.len()).max().unwrap_or(0);
+    let chart = Chart {
+        title: "Accepted share by depth on the spine".to_owned(),
+        x: Axis {
+            ticks: (1..=deepest).step_by(deepest / 12 + 1).map(|d| (d as f64, d.to_string())).collect(),
+            ..Axis::linear("depth in the draft", &[0.5, deepest as f64 + 0.5])
+        },
+        y: Axis::linear("accepted when reached (%)", &[0.0, 100.0]),
+        series,
+        references: Vec::new(),
+    }
+    .draw();
+    Some(html! {
+        section id="acceptance" {
+            h2 { "Where acceptance comes from" }
+            p { "No acceptance source is a default: each is named in the experiment, and the map is drawn for each." }
+            div class="scroll" { table class="sources" {
+                thead { tr {
+                    th class="text" scope="col" { "Acceptance" }
+                    th class="text" scope="col" { "Kind" }
+                    th scope="col" { "τ" small { "scaled to" } }
+                    th scope="col" { "of a chain of" small { "nodes" } }
+                    th class="text wrap" scope="col" { "Source" }
+                } }
+                tbody { @for a in all { tr {
+                    td class="text" { b { (a.name) } }
+                    td class="text" { (a.kind) }
+                    td { (fmt::or_dash(a.anchor_tau, |t| fixed(t, 2))) }
+                    td { @match a.anchor_budget { Some(b) => { (b) } None => { (MISSING) } } }
+                    td class="text wrap" { (fmt::unbroken(&a.source)) }
+                } } }
+            } }
+            @if let Some(svg) = chart { div class="figures" { figure { figcaption { "Accepted share by depth on the spine" } (svg) } } }
+        }
+    })
+}
+
+/// The questions that the project began with, each with its figures.
+pub(super) fn scenarios(view: &View<'_>) -> Option<Markup> {
+    let all = &view.priced.scenarios;
+    (!all.is_empty()).then(|| {
+        html! {
+            section id="scenarios" {
+                h2 { "The questions that it began with" }
+                div class="cards" { @for s in all { article {
+                    h3 { (s.title) }
+                    p { (fmt::unbroken(&s.text)) }
+                    @if !s.rows.is_empty() {
+                        div class="scroll" { table {
+                            @if !s.columns.is_empty() { thead { tr { @for (i, c) in s.columns.iter().enumerate() { th class=[(i == 0).then_some("text")] scope="col" { (c) } } } } }
+                            tbody { @for row in &s.rows { tr { @for (i, v) in row.iter().enumerate() { td class=[(i == 0).then_some("text")] { (fmt::unbroken(v)) } } } } }
+                        } }
+                    }
+                } } }
+            }
+        }
+    })
+}
