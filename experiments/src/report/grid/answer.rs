@@ -10,7 +10,11 @@ pub(in crate::report) fn answer(view: &View<'_>) -> String {
     let mut caveats = caveats(view);
     caveats.extend(hypothetical(view));
     let text = headline(view);
-    if caveats.is_empty() || view.priced.answers.is_empty() { text } else { format!("{} ({}).", text.trim_end_matches('.'), caveats.join("; ")) }
+    if caveats.is_empty() || view.priced.answers.is_empty() {
+        text
+    } else {
+        format!("{} ({}).", text.trim_end_matches('.'), caveats.join("; "))
+    }
 }
 
 /// Budgets and gains with their intervals for the leading acceptance sources at few, some and many users. Without an answer
