@@ -27,7 +27,8 @@ fn step_points(text: &str) -> Result<Vec<(u32, f64)>, Wrong> {
     let place = |name: &str| names.iter().position(|n| *n == name);
     let known = |n: &&str| SIZES.iter().any(|s| s.0 == *n) || *n == "ms" || *n == "requests";
     if let Some(odd) = names.iter().find(|n| !known(n)) {
-        let why = format!("column `{odd}` is unknown: ms, requests, rows, num_draft_tokens, budget, num_speculative_tokens");
+        let why =
+            format!("column `{odd}` is unknown: ms, requests, rows, num_draft_tokens, budget, num_speculative_tokens");
         return Err(Wrong::at(number, why));
     }
     let ms = place("ms").ok_or_else(|| Wrong::at(number, "has no column `ms`"))?;
@@ -47,9 +48,11 @@ fn step_points(text: &str) -> Result<Vec<(u32, f64)>, Wrong> {
         };
         let each = whole(size)?.saturating_add(root);
         let rows = each.saturating_mul(requests.map_or(Ok(1), whole)?);
-        let time: f64 = fields[ms].parse().ok().filter(|t: &f64| t.is_finite() && *t > 0.0).ok_or_else(|| {
-            Wrong::at(number, format!("`{}` is no time in milliseconds", fields[ms]))
-        })?;
+        let time: f64 = fields[ms]
+            .parse()
+            .ok()
+            .filter(|t: &f64| t.is_finite() && *t > 0.0)
+            .ok_or_else(|| Wrong::at(number, format!("`{}` is no time in milliseconds", fields[ms])))?;
         if rows == 0 {
             return Err(Wrong::at(number, "a step has at least the root's row"));
         }
@@ -77,7 +80,10 @@ pub(super) fn curve_points(text: &str) -> Result<(Vec<(u32, f64)>, f64), Wrong> 
         let wrong = || Wrong::at(number, format!("`{line}` is no pair of a whole number and an acceptance length"));
         let (k, tau) = line.split_once(',').ok_or_else(wrong)?;
         let (k, tau) = (k.trim(), tau.trim());
-        points.push((k.parse().map_err(|_| wrong())?, tau.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(wrong)?));
+        points.push((
+            k.parse().map_err(|_| wrong())?,
+            tau.parse().ok().filter(|t: &f64| t.is_finite()).ok_or_else(wrong)?,
+        ));
         decimals = decimals.max(tau.split_once('.').map_or(0, |d| d.1.len()));
     }
     Ok((points, 10f64.powi(-(decimals.min(15) as i32))))

@@ -127,17 +127,22 @@ pub(super) fn by_anchor(view: &View<'_>) -> Vec<(String, String)> {
 /// "1–4 users: best-first 24, 2.31× to +80 %".
 fn span(answers: &[&Answer]) -> String {
     let (first, last) = (answers[0], answers[answers.len() - 1]);
+    let range = |a: String, b: String| if a == b { a } else { format!("{a} to {b}") };
     let users = if answers.len() == 1 {
         words::users(first.concurrency)
     } else {
         format!("{}–{} users", first.concurrency, last.concurrency)
     };
-    let gain = match (first.best.budget, answers.len()) {
-        (0, _) => String::new(),
-        (_, 1) => format!(", {}", words::gain(first.speedup)),
-        _ => format!(", {} to {}", words::gain(first.speedup), words::gain(last.speedup)),
+    if first.best.budget == 0 {
+        return format!("{users}: plain decoding");
+    }
+    let what = if answers.iter().any(|a| words::below_cap(a)) {
+        let nodes = |a: &Answer| fmt::fixed((a.rows - 1.0).max(0.0), 0);
+        format!("{}, about {} nodes", first.best.policy, range(nodes(first), nodes(last)))
+    } else {
+        words::choice(&first.best)
     };
-    format!("{users}: {}{gain}", words::choice(&first.best))
+    format!("{users}: {what}, {}", range(words::gain(first.speedup), words::gain(last.speedup)))
 }
 
 /// What the interval of the headline is made of and what would change the answer; a sentence each.
@@ -150,7 +155,7 @@ pub(super) fn behind(view: &View<'_>) -> Vec<String> {
     if a.best.budget > 0 {
         out.push(format!(
             "{who}: {} is {}; half-widths {}. It is best in {} of the resamples{}.",
-            words::choice(&a.best),
+            words::best(a),
             words::answer_gain(a),
             words::parts(a),
             fmt::percent(a.p_best),

@@ -1,5 +1,7 @@
 //! The answers as tables: one that a person acts on, one for all contexts, and the text of both.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::view::{Place, View, tokens};
@@ -70,7 +72,11 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
     }
     let reference = answers.iter().find_map(|(_, a)| a.reference.as_ref());
     let fixed_too = answers.iter().any(|(_, a)| a.best_fixed.is_some());
+    // Where all figures come from the same places, that is said once.
+    let flags: BTreeSet<String> = answers.iter().map(|(at, a)| words::flags(view, *at, &a.best)).collect();
+    let differ = flags.len() > 1;
     Some(html! {
+        @if let (false, Some(all)) = (differ, flags.first().filter(|f| !f.is_empty())) { p class="note" { "Times and τ: " (all) "." } }
         div class="scroll" { table class="full" {
             thead { tr {
                 th class="text" scope="col" { "Users" }
@@ -78,24 +84,23 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
                 th scope="col" { "τ" small { "tokens / step" } }
                 th scope="col" { "Rows" small { "per user" } }
                 th scope="col" { "Gain" small { "over plain" } }
-                th scope="col" { "Sampling" small { "± %" } }
-                th scope="col" { "Model" small { "± %" } }
-                th scope="col" { "Transfer" small { "± %" } }
+                th scope="col" { "Of it ± %" small { "sampling / model / transfer" } }
                 @if let Some(r) = reference { th scope="col" { "Over " (words::brief(r)) small { "today" } } }
                 @if fixed_too { th class="text" scope="col" { "Best fixed" small { "gain over plain" } } }
                 th scope="col" { "Best in" small { "of resamples" } }
                 th class="text" scope="col" { "Next" small { "behind by" } }
                 th class="text wrap" scope="col" { "What would change it" }
-                th class="text" scope="col" { "Figures" }
+                @if differ { th class="text" scope="col" { "Figures" } }
             } }
-            tbody { @for (at, a) in &answers { (line(view, *at, a, reference.is_some(), fixed_too)) } }
+            tbody { @for (at, a) in &answers { (line(view, *at, a, (reference.is_some(), fixed_too, differ))) } }
         } }
     })
 }
 
-fn line(view: &View<'_>, at: Place, a: &Answer, reference: bool, fixed_too: bool) -> Markup {
+fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): (bool, bool, bool)) -> Markup {
     let flip = words::flip(a);
     let plain = a.best.budget == 0;
+    let parts = [a.parts.sampling, a.parts.model, a.parts.transfer].map(words::points).join(" / ");
     html! {
         tr {
             td class="text" { (a.concurrency) }
@@ -103,9 +108,7 @@ fn line(view: &View<'_>, at: Place, a: &Answer, reference: bool, fixed_too: bool
             td { (fixed(a.tau, 2)) }
             td { (fixed(a.rows, 1)) }
             td { @if plain { (MISSING) } @else { (fmt::unbroken(&words::answer_gain(a))) } }
-            @for part in [a.parts.sampling, a.parts.model, a.parts.transfer] {
-                td class=[plain.then_some("missing")] { @if plain { (MISSING) } @else { (words::points(part)) } }
-            }
+            td class=[plain.then_some("missing")] { @if plain { (MISSING) } @else { (parts) } }
             @if reference { td { (fmt::or_dash(a.over_reference, words::gain)) } }
             @if fixed_too { td class="text" { @match &a.best_fixed { Some(f) => { (words::brief(&f.choice)) " " span class="dim" { (words::gain(f.speedup)) } } None => { (MISSING) } } } }
             td { (fmt::percent(a.p_best)) }
@@ -114,7 +117,7 @@ fn line(view: &View<'_>, at: Place, a: &Answer, reference: bool, fixed_too: bool
                 None => { (MISSING) }
             } }
             td class="text wrap" { (flip.as_deref().unwrap_or("no single input")) }
-            td class="text dim" { (words::flags(view, at, &a.best)) }
+            @if differ { td class="text dim" { (words::flags(view, at, &a.best)) } }
         }
     }
 }

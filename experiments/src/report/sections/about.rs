@@ -9,6 +9,12 @@ use crate::report::remarks::{self, Remark};
 use crate::report::{Context, sections::name};
 use crate::results::{Cell, Summary};
 
+/// What a seed fixes where steps are timed.
+const TIMED: &str = ": the same seed and files give the same trees and tokens on any number of threads; times differ.";
+
+/// What a seed fixes where steps are priced.
+const PRICED: &str = ": the same seed and files give the same figures on any number of threads.";
+
 /// Lines of the manifest that are shown; a manifest is small.
 const MANIFEST_LINES: usize = 200;
 
@@ -147,7 +153,7 @@ pub(in crate::report) fn reproduce(ctx: &Context) -> Option<Markup> {
             h2 { "Run it again" }
             @if !ctx.command.is_empty() { pre class="command" { code { (ctx.command) } } }
             @if let Some(seed) = ctx.seed {
-                p { "Seed " code { (seed) } ": the same seed and files give the same trees and tokens on any number of threads; times differ." }
+                p { "Seed " code { (seed) } (if ctx.priced.is_some() { PRICED } else { TIMED }) }
             }
             @if !lines.is_empty() {
                 details {
