@@ -31,8 +31,8 @@ pub(super) fn run(args: &RunArgs, registry: &Registry, out: &Out) -> anyhow::Res
     if args.json {
         out.json(&outcome.summary)?;
     } else {
-        let answer = report::answer(&outcome.summary, &outcome.details, None);
-        let table = report::table(&outcome.summary, &outcome.details, None, out.colour, out.width);
+        let answer = report::answer(&outcome.summary, &outcome.details, outcome.priced.as_ref());
+        let table = report::table(&outcome.summary, &outcome.details, outcome.priced.as_ref(), out.colour, out.width);
         out.data(&format!("{answer}\n\n{table}"))?;
     }
     for warning in &outcome.summary.warnings {

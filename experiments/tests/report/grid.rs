@@ -106,6 +106,7 @@ fn the_page_names_the_parts_the_runner_up_and_the_flips() {
     let at = priced.answers.iter().position(|a| a.context == 8192 && a.concurrency == 32).unwrap();
     let a = &mut priced.answers[at];
     a.flips = vec![treeline::results::Flip {
+        key: "sibling".to_owned(),
         input: "sibling independence".to_owned(),
         change: "at its low value".to_owned(),
         best_after: treeline::results::Choice { policy: "chain".to_owned(), budget: 7 },

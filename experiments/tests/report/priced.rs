@@ -198,6 +198,7 @@ fn answer(column: &[Cell]) -> Answer {
         over_runner_up: ahead,
         flips: match next {
             Some(n) if ahead.unwrap() < 1.05 => vec![Flip {
+                key: "all-reduce".to_owned(),
                 input: "all-reduce time".to_owned(),
                 change: "+30 %".to_owned(),
                 best_after: choice(n),
@@ -312,6 +313,7 @@ pub fn run(plan: &Plan) -> (Summary, Priced) {
                 kind: "process".to_owned(),
                 source: "model card of Kimi-K2.5-DFlash, block 8, thinking on".to_owned(),
                 anchor_tau: Some(*t),
+                anchor_policy: Some("chain".to_owned()),
                 anchor_budget: Some(7),
                 conditional: (0..7).map(|d| 0.6 + t / 20.0 - 0.04 * f64::from(d)).collect(),
             })

@@ -8,7 +8,7 @@ use super::words;
 use crate::report::fmt::{self, MISSING, finite, fixed, percent, plural};
 use crate::report::plot::{Axis, Chart, Look, Point, Series};
 use crate::report::remarks::{self, Remark};
-use crate::results::Cell;
+use crate::results::{Cell, PricedAcceptance};
 
 /// Facts below the answer.
 pub(super) fn facts(view: &View<'_>) -> Markup {
@@ -191,20 +191,31 @@ pub(super) fn acceptances(view: &View<'_>) -> Option<Markup> {
                     th class="text" scope="col" { "Acceptance" }
                     th class="text" scope="col" { "Kind" }
                     th scope="col" { "τ" small { "scaled to" } }
-                    th scope="col" { "of a chain of" small { "nodes" } }
+                    th class="text" scope="col" { "of" }
                     th class="text wrap" scope="col" { "Source" }
                 } }
                 tbody { @for a in all { tr {
                     td class="text" { b { (a.name) } }
                     td class="text" { (a.kind) }
                     td { (fmt::or_dash(a.anchor_tau, |t| fixed(t, 2))) }
-                    td { @match a.anchor_budget { Some(b) => { (b) } None => { (MISSING) } } }
+                    td class="text" { (anchored(a)) }
                     td class="text wrap" { (fmt::unbroken(&a.source)) }
                 } } }
             } }
             @if let Some(svg) = chart { div class="figures" { figure { figcaption { "Accepted share by depth on the spine" } (svg) } } }
         }
     })
+}
+
+/// What the τ of a source is of: "best-first 8", "the whole chain".
+fn anchored(a: &PricedAcceptance) -> String {
+    match (a.anchor_tau, &a.anchor_policy, a.anchor_budget) {
+        (None, ..) => MISSING.to_owned(),
+        (_, Some(policy), Some(b)) => format!("{policy} {b}"),
+        (_, None, Some(b)) => format!("chain {b}"),
+        (_, Some(policy), None) if policy != "chain" => policy.clone(),
+        _ => "the whole chain".to_owned(),
+    }
 }
 
 /// The questions that the project began with, each with its figures.
