@@ -1,6 +1,8 @@
 //! What was priced and how: engine, acceptance sources, what is not modelled, what did not fit, and the questions that the
 //! project began with.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::view::{View, tokens};
@@ -108,38 +110,38 @@ pub(super) fn method(view: &View<'_>) -> Option<Markup> {
     })
 }
 
+/// Refused cells of one context and reason.
+struct Refused<'a> {
+    context: u32,
+    reason: &'a str,
+    cap: Option<u32>,
+    users: BTreeSet<u32>,
+    cells: u64,
+}
+
 /// Refused cells by reason: how many, where, and the largest cap that fits.
 fn refused(view: &View<'_>) -> Vec<String> {
-    let mut found: Vec<(u32, Option<u32>, &str, Vec<u32>, u64)> = Vec::new();
+    let mut found: Vec<Refused<'_>> = Vec::new();
     for r in &view.priced.refused {
-        // Reasons of one context differ in their figures only; the first stands for them.
-        let memory = r.missing_bytes.is_some();
-        let same = |f: &&mut (u32, Option<u32>, &str, Vec<u32>, u64)| f.0 == r.context && (memory || f.2 == r.reason);
-        match found.iter_mut().find(same) {
-            Some(f) => {
-                f.1 = f.1.max(r.largest_cap);
-                f.4 += 1;
-                if !f.3.contains(&r.concurrency) {
-                    f.3.push(r.concurrency);
-                }
-            }
-            None => found.push((r.context, r.largest_cap, &r.reason, vec![r.concurrency], 1)),
-        }
+        // Reasons of one context that speak of memory differ in their figures only; the first stands for them.
+        let same = |f: &Refused<'_>| f.context == r.context && (r.missing_bytes.is_some() || f.reason == r.reason);
+        let at = found.iter().position(same).unwrap_or_else(|| {
+            let users = BTreeSet::new();
+            found.push(Refused { context: r.context, reason: &r.reason, cap: None, users, cells: 0 });
+            found.len() - 1
+        });
+        let f = &mut found[at];
+        f.cap = f.cap.max(r.largest_cap);
+        f.users.insert(r.concurrency);
+        f.cells += 1;
     }
-    found
-        .into_iter()
-        .map(|(context, cap, reason, mut users, n)| {
-            users.sort_unstable();
-            let cap = cap.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
-            let who = fmt::listed(&users.iter().map(u32::to_string).collect::<Vec<_>>());
-            format!(
-                "{} at {} with {who} users: {}{cap}.",
-                plural(n, "cell"),
-                words::at_context(context),
-                reason.trim_end_matches('.')
-            )
-        })
-        .collect()
+    let said = |f: Refused<'_>| {
+        let cap = f.cap.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
+        let who = fmt::listed(&f.users.iter().map(u32::to_string).collect::<Vec<_>>());
+        let (cells, at) = (plural(f.cells, "cell"), words::at_context(f.context));
+        format!("{cells} at {at} with {who} users: {}{cap}.", f.reason.trim_end_matches('.'))
+    };
+    found.into_iter().map(said).collect()
 }
 
 /// Remarks that cells carry, each once.

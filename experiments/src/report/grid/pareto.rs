@@ -57,7 +57,7 @@ fn chart<'a>(view: &View<'a>, anchor: usize, context: u32) -> Option<Markup> {
         .into_iter()
         .filter_map(|(label, slot, cells)| {
             let points: Vec<Point> = cells.into_iter().filter_map(|c| point(&label, c)).collect();
-            (!points.is_empty()).then(|| Series { label, slot: slot % 12, points, look: Look::Joined })
+            (!points.is_empty()).then_some(Series { label, slot: slot % 12, points, look: Look::Joined })
         })
         .collect();
     let front = frontier(series.iter().flat_map(|s| &s.points).map(|p| (p.x, p.y)));
