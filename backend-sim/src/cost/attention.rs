@@ -20,6 +20,14 @@ pub(super) enum Decode {
 }
 
 impl Decode {
+    /// Measured batches and contexts.
+    pub(super) fn axes(&self) -> (&[f64], &[f64]) {
+        match self {
+            Self::Mla(t) => t.axes(),
+            Self::Gqa(t) => t.axes(),
+        }
+    }
+
     fn us(&self, batch: f64, context: f64) -> Looked {
         match self {
             Self::Mla(t) => t.us(batch, context),
@@ -28,11 +36,7 @@ impl Decode {
     }
 
     fn shortest(&self) -> f64 {
-        let contexts = match self {
-            Self::Mla(t) => t.axes().1,
-            Self::Gqa(t) => t.axes().1,
-        };
-        contexts.first().copied().unwrap_or(1.0)
+        self.axes().1.first().copied().unwrap_or(1.0)
     }
 }
 

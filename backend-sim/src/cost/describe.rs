@@ -16,7 +16,6 @@ pub(super) struct Words {
     /// Largest error of the experts' fit.
     pub moe_worst: Option<f64>,
     pub text: String,
-    pub domain: String,
     pub digest: String,
 }
 
@@ -29,9 +28,8 @@ impl Words {
     pub(super) fn of(setup: &CostSetup<'_>, formulation: Formulation, moe_worst: Option<f64>) -> Self {
         let digest = digest(setup);
         let text = text(setup, formulation).unwrap_or_default();
-        let domain = "rows, requests and contexts of the op tables; their README says which".into();
         let held_out = setup.calibration.map_or(0.0, |c| c.held_out.p90);
-        Self { held_out, moe_worst, text, domain, digest }
+        Self { held_out, moe_worst, text, digest }
     }
 }
 

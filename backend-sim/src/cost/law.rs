@@ -160,6 +160,13 @@ impl PassLaw {
         self.sums.inside[slot.at] && slot.stretch == 1.0
     }
 
+    /// Fewest and most rows of a slot whose row ops all lie in their domain.
+    pub(super) fn domain(&self) -> Option<(u32, u32)> {
+        let first = (1..SLOTS).find(|&at| self.sums.inside[at])?;
+        let last = (1..SLOTS).rev().find(|&at| self.sums.inside[at])?;
+        Some((Slot::rows(first), Slot::rows(last)))
+    }
+
     /// The pass at a point, its kernels of attention prepared.
     pub(super) fn at(&self, p: &Point, attention: &[Prepared]) -> Parts {
         let (at, stretch) = (p.slot.at, p.slot.stretch);

@@ -1,5 +1,6 @@
 //! A step's price.
 
+use super::attention::Timing;
 use super::error::CostError;
 use super::law::Point;
 use super::line::Tier;
@@ -207,8 +208,31 @@ impl CostModel {
                 d.draft_rows[0],
                 d.draft_rows[1]
             ),
-            (_, None) => self.words.domain.clone(),
+            (_, None) => self.measured(),
         }
+    }
+}
+
+impl CostModel {
+    /// What the tables of the passes cover.
+    fn measured(&self) -> String {
+        let mut parts = Vec::new();
+        let draft = self.draft.as_ref().map(|(_, passes)| ("rows of a draft pass", passes));
+        for (rows, passes) in std::iter::once(("rows", &self.target)).chain(draft) {
+            let Some(law) = &passes.tier else { continue };
+            if let Some((first, last)) = law.domain() {
+                parts.push(format!("{rows} {first}..{last}"));
+            }
+            for kernel in &law.attention {
+                if let Timing::Table { decode, .. } = &kernel.timing {
+                    let ends = |x: &[f64]| (x.first().copied().unwrap_or(0.0), x.last().copied().unwrap_or(0.0));
+                    let ((b0, b1), (c0, c1)) = (ends(decode.axes().0), ends(decode.axes().1));
+                    let name = kernel.op.name;
+                    parts.push(format!("{name} at batch {b0}..{b1} and context {c0}..{c1}, less where both are large"));
+                }
+            }
+        }
+        parts.join("; ")
     }
 }
 

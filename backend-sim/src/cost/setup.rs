@@ -6,7 +6,7 @@ use super::line::Tier;
 use super::scales::OpScales;
 use crate::experts::Experts;
 use crate::optable::OpTables;
-use crate::profile::{Deployment, Drafter, Hardware, Model, ProfileError};
+use crate::profile::{Deployment, Drafter, Execution, Hardware, Model, ProfileError};
 
 /// Everything that a price depends on.
 #[derive(Debug, Clone)]
@@ -71,6 +71,20 @@ impl CostSetup<'_> {
                 what: format!("experts of {}: {e}", self.model.name),
                 help: "correct the expert model".into(),
             })?;
+        }
+        if let (Tier::Calibrated, Some(c)) = (self.tier, self.calibration) {
+            let graph = self.deployment.execution == Execution::Graph;
+            let (m, mine) = (&c.manifest, if graph { "graph" } else { "eager" });
+            if m.ranks != self.deployment.ranks || m.execution != mine {
+                return Err(CostError::Calibration {
+                    file: c.digest.clone(),
+                    why: format!(
+                        "measured on {} ranks, {}; deployment {} has {} ranks, {mine}",
+                        m.ranks, m.execution, self.deployment.name, self.deployment.ranks
+                    ),
+                    help: "name the deployment that was measured, or calibrate this one".into(),
+                });
+            }
         }
         if self.tier == Tier::Calibrated && self.calibration.is_none() {
             return Err(CostError::Needs {

@@ -95,6 +95,10 @@ fn a_model_prices_by_its_file() {
     assert!((total - us(price.ms())).abs() < 1e-6);
     assert!(lines.iter().filter(|l| l.us > 0.0).all(|l| l.tier == Origin::Calibrated));
     assert!(model.describe().contains("held-out error over 1 steps"));
+    let mut elsewhere = file.clone();
+    elsewhere.manifest.ranks = 4;
+    let error = scene.build(Tier::Calibrated, Some(&elsewhere)).unwrap_err().to_string();
+    assert!(error.contains("measured on 4 ranks"), "{error}");
     let mut undrafted = calibration();
     undrafted.ops.retain(|o| o.phase != Phase::Draft);
     undrafted.domain.draft_rows = [0, 0];

@@ -20,12 +20,16 @@ fn models() -> &'static [CostModel] {
         eager.scales = OpScales { moe: 1.2, host: 0.5, draft: 2.0, ..OpScales::default() };
         let mut plain = scene.clone();
         plain.drafter = None;
+        let mut module = Scene::new("vllm-0.24-h200-tp8", "kimi-k2.5", Some("kimi-k2.5-eagle3"));
+        module.deployment.tables.attention_module = true;
+        module.deployment.tables.attention = module.deployment.tables.gemm.clone();
         vec![
             scene.model(Tier::Bound),
             scene.model(Tier::Table),
             blend.model(Tier::Table),
             eager.model(Tier::Table),
             plain.model(Tier::Table),
+            module.model(Tier::Table),
         ]
     })
 }
