@@ -50,8 +50,9 @@ fn the_page_of_a_grid_has_every_section_and_stays_small() {
         assert!(page.contains(&format!("<section id=\"{id}\">")), "{id}");
     }
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
-    // Five maps with values and all 35 without.
-    assert_eq!(page.matches("class=\"plot heat\"").count(), 5 + 35);
+    // Seven maps with values, most of them folded, and all 28 without.
+    assert_eq!(page.matches("class=\"plot heat\"").count(), 7 + 28);
+    assert!(page.contains("Maps of the other 5 acceptance sources"));
     for text in ["speed-up over plain decoding (×)", "thin bar, held by:", "users (requests decoded together)"] {
         assert!(page.contains(text), "{text}");
     }
@@ -72,8 +73,11 @@ fn a_run_without_a_grid_is_the_page_that_it_was() {
 fn the_sentence_says_what_to_run_and_how_far_it_carries() {
     let (summary, mut priced) = run(&small());
     let text = answer(&summary, &[], Some(&priced));
-    assert!(text.starts_with("kimi-k2.6 on 8× b300-sxm6, at 8k context: for easy (τ 5.3) run "), "{text}");
-    assert!(text.contains("; for hard (τ 2.1) run "), "{text}");
+    assert!(
+        text.starts_with("kimi-k2.6 on 8× b300-sxm6, at 8k context: where acceptance is “easy (τ 5.3)”, run "),
+        "{text}"
+    );
+    assert!(text.contains("; where it is “hard (τ 2.1)”, run "), "{text}");
     for a in priced.answers.iter().filter(|a| a.context == 8192) {
         let half = (a.hi - a.lo) / 2.0;
         let gain = if a.speedup >= 2.0 {

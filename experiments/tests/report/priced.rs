@@ -23,13 +23,21 @@ pub struct Plan {
     pub room: u64,
 }
 
-/// The whole grid: 5 sources × 7 contexts × 9 concurrencies × 16 candidates.
+/// The whole grid: 7 sources × 4 contexts × 9 concurrencies × 27 candidates.
 pub fn ceiling() -> Plan {
     Plan {
-        anchors: vec![("GSM8K", 5.3), ("MATH-500", 5.5), ("HumanEval", 5.3), ("MBPP", 4.5), ("MT-Bench", 3.7)],
-        contexts: vec![1024, 2048, 4096, 8192, 16_384, 32_768, 65_536],
+        anchors: vec![
+            ("GSM8K τ 5.3", 5.3),
+            ("MATH-500", 5.5),
+            ("HumanEval", 5.3),
+            ("MBPP", 4.5),
+            ("MT-Bench", 3.7),
+            ("service, τ 3.5 at 8", 3.5),
+            ("service, τ 6.4 at 16", 6.4),
+        ],
+        contexts: vec![1024, 8192, 32_768, 65_536],
         users: vec![1, 2, 4, 8, 16, 32, 64, 128, 256],
-        budgets: vec![2, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64],
+        budgets: vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24, 28, 32, 40, 48, 64],
         room: 2_600_000,
     }
 }
@@ -235,7 +243,7 @@ pub fn run(plan: &Plan) -> (Summary, Priced) {
             }
         }
     }
-    let context = plan.contexts.get(plan.contexts.len() / 2).copied().unwrap_or(8192);
+    let context = if plan.contexts.contains(&8192) { 8192 } else { plan.contexts.first().copied().unwrap_or(8192) };
     let breakdowns = plan.users.iter().flat_map(|&users| {
         [1u32, 9, 17, 33, 65].map(|rows| PricedBreakdown {
             label: format!("{users} users, {rows} rows"),

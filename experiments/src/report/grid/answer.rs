@@ -23,7 +23,13 @@ pub(super) fn headline(view: &View<'_>) -> String {
     let Some(context) = view.context() else {
         return "No cell of this run was priced, so there is nothing to conclude yet.".to_owned();
     };
-    let clauses: Vec<String> = view.leading().iter().filter_map(|&a| clause(view, a, context)).collect();
+    let mut clauses: Vec<String> = Vec::new();
+    for anchor in view.leading() {
+        let subject = if clauses.is_empty() { "acceptance is" } else { "it is" };
+        clauses.extend(
+            clause(view, anchor, context).map(|run| format!("where {subject} “{}”, run {run}", view.anchor(anchor))),
+        );
+    }
     if clauses.is_empty() {
         let why = match view.priced.refused.len() {
             0 => String::new(),
@@ -49,7 +55,7 @@ fn machine(view: &View<'_>) -> String {
     }
 }
 
-/// "for GSM8K (τ 5.3) run 24 nodes at 1 user (2.31× ± 0.20), 16 nodes at 32 (+18 % ± 4 %) and plain decoding at 256".
+/// "24 nodes at 1 user (2.31× ± 0.20), 16 nodes at 32 (+18 % ± 4 %) and plain decoding at 256".
 fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
     let answers: Vec<&Answer> =
         view.few_some_many(anchor, context).into_iter().filter_map(|u| view.answer((anchor, context, u))).collect();
@@ -62,7 +68,7 @@ fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
             let start = std::ptr::eq(*a, *first);
             let users = if start { words::users(a.concurrency) } else { a.concurrency.to_string() };
             let gain = words::answer_gain(a);
-            let nodes = format!("about {} nodes", fmt::fixed((a.rows - 1.0).max(0.0), 0));
+            let nodes = words::nodes(a);
             match (same, start, gain.is_empty()) {
                 (true, true, _) => format!("{} with {nodes} at {users} ({gain})", a.best.policy),
                 (true, false, _) => format!("{nodes} at {users} ({gain})"),
@@ -71,7 +77,7 @@ fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
             }
         })
         .collect();
-    Some(format!("for {} run {}", view.anchor(anchor), fmt::listed(&parts)))
+    Some(fmt::listed(&parts))
 }
 
 /// How far the headline carries: where acceptance comes from, what the curve prices, what lies outside its tables.
@@ -137,8 +143,7 @@ fn span(answers: &[&Answer]) -> String {
         return format!("{users}: plain decoding");
     }
     let what = if answers.iter().any(|a| words::below_cap(a)) {
-        let nodes = |a: &Answer| fmt::fixed((a.rows - 1.0).max(0.0), 0);
-        format!("{}, about {} nodes", first.best.policy, range(nodes(first), nodes(last)))
+        format!("{}, {}", first.best.policy, range(words::nodes(first), words::nodes(last)))
     } else {
         words::choice(&first.best)
     };

@@ -90,11 +90,11 @@ pub(super) fn multiples(view: &View<'_>) -> Option<Markup> {
     let n = view.contexts.len();
     Some(html! {
         div class="scroll" {
-            div class="multiples" style={ "grid-template-columns: minmax(72px, auto) repeat(" (n) ", minmax(112px, 1fr)); max-width: " (110 + 300 * n) "px" } {
+            div class="multiples" style={ "grid-template-columns: minmax(72px, auto) repeat(" (n) ", minmax(112px, 1fr)); max-width: " (110 + 210 * n) "px" } {
                 span {}
                 @for &c in &view.contexts { b { (tokens(c)) " context" } }
                 @for &a in &anchors {
-                    span class="who" { b { (view.anchors[a]) } @if let Some(tau) = view.anchor_tau(a) { small { "τ " (fixed(tau, 1)) } } }
+                    span class="who" { b { (view.anchors[a]) } @if let Some(tau) = view.unnamed_tau(a) { small { (tau) } } }
                     @for &c in &view.contexts {
                         div { @if let Some(svg) = map(view, a, c, Size::Small).and_then(|m| m.draw()) { (svg) } @else { span class="dim" { "–" } } }
                     }

@@ -12,6 +12,9 @@ use crate::report::{Context, fmt};
 /// Style of what only priced runs have.
 pub(super) const GRID: &str = include_str!("../grid.css");
 
+/// Acceptance sources up to which every large map stands open.
+const OPEN: usize = 4;
+
 /// The page: what to run, the maps, and where they come from.
 pub(in crate::report) fn page(view: &View<'_>, ctx: &Context) -> String {
     let warnings = about::warnings(view, &ctx.failed);
@@ -109,11 +112,22 @@ fn answers(view: &View<'_>) -> Option<Markup> {
     })
 }
 
+/// Maps with their captions.
+fn figures(view: &View<'_>, context: u32, maps: &[(usize, Markup)]) -> Markup {
+    html! { div class="figures maps" {
+        @for (a, svg) in maps { figure { figcaption { (view.anchor(*a)) ", " (words::at_context(context)) } (svg) } }
+    } }
+}
+
 /// The maps: large at the report's context, small for everything.
 fn map(view: &View<'_>) -> Option<Markup> {
     let context = view.context()?;
-    let large: Vec<(usize, Markup)> =
-        (0..view.anchors.len()).filter_map(|a| Some((a, maps::map(view, a, context, Size::Large)?.draw()?))).collect();
+    let draw = |a: usize| Some((a, maps::map(view, a, context, Size::Large)?.draw()?));
+    let drawn: Vec<(usize, Markup)> = (0..view.anchors.len()).filter_map(draw).collect();
+    // Many sources: the leading ones stand open, the others are one click away.
+    let leading = view.leading();
+    let few = drawn.len() <= OPEN;
+    let (large, more): (Vec<_>, Vec<_>) = drawn.into_iter().partition(|(a, _)| few || leading.contains(a));
     let small = maps::multiples(view);
     if large.is_empty() && small.is_none() {
         return None;
@@ -126,8 +140,9 @@ fn map(view: &View<'_>) -> Option<Markup> {
             h2 { "Speed-up by budget and concurrency" }
             p { "Rows: budgets of " b { (ladder) } " trees; the line is the ceiling, the budget that pays most at each concurrency." }
             (heat_key(refused, flags))
-            div class="figures maps" {
-                @for (a, svg) in &large { figure { figcaption { (view.anchor(*a)) ", " (words::at_context(context)) } (svg) } }
+            (figures(view, context, &large))
+            @if !more.is_empty() {
+                details { summary { "Maps of the other " (more.len()) " acceptance sources" } (figures(view, context, &more)) }
             }
             @if let Some(s) = small { h3 { "Every acceptance and context" } p class="note" { "Across: users; up: budget. Colours and line as above." } (s) }
         }

@@ -26,7 +26,7 @@ pub(super) fn overview(view: &View<'_>, context: u32) -> Option<Markup> {
             thead { tr {
                 th class="text" scope="col" { "Users" small { "at once" } }
                 @for &a in &anchors {
-                    th class="text" scope="col" { (view.anchors[a]) @if let Some(tau) = view.anchor_tau(a) { small { "τ " (fixed(tau, 1)) } } }
+                    th class="text" scope="col" { (view.anchors[a]) @if let Some(tau) = view.unnamed_tau(a) { small { (tau) } } }
                 }
             } }
             tbody {
@@ -58,7 +58,7 @@ fn cell(view: &View<'_>, at: Place) -> Markup {
         td class={ "text tint t" (tint) } title=(words::flags(view, at, &a.best)) {
             b { (words::best(a)) }
             @if !plain { " " span class="gain" { (fmt::unbroken(&words::answer_gain(a))) } }
-            @if unsure { small { "best in " (fmt::unbroken(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " (words::brief(r)) } } }
+            @if unsure { small { "best in " (fmt::unbroken(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::report::fmt::finite;
+use crate::report::fmt::{finite, fixed};
 use crate::report::model;
 use crate::results::{Answer, Cell, Priced, RefusedCell, Summary};
 
@@ -130,9 +130,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The context that the report speaks of.
+    /// The context that the report speaks of: one whose steps were taken apart, where there is one.
     pub fn context(&self) -> Option<u32> {
-        nearest(&self.contexts, CONTEXT)
+        let apart = |c: &&u32| self.priced.breakdowns.iter().any(|b| b.context == **c);
+        let explained: Vec<u32> = self.contexts.iter().filter(apart).copied().collect();
+        nearest(&explained, CONTEXT).or_else(|| nearest(&self.contexts, CONTEXT))
     }
 
     /// The concurrency that the report speaks of first.
@@ -212,15 +214,17 @@ impl<'a> View<'a> {
         finite(found.anchor_tau)
     }
 
+    /// The τ of an anchor whose name does not say it.
+    pub fn unnamed_tau(&self, anchor: usize) -> Option<String> {
+        let name = self.anchors.get(anchor)?;
+        let silent = !name.contains('τ') && !name.to_lowercase().contains("tau");
+        self.anchor_tau(anchor).filter(|_| silent).map(|tau| format!("τ {}", fixed(tau, 1)))
+    }
+
     /// The anchor as the report names it: with its τ, unless its name says it already.
     pub fn anchor(&self, anchor: usize) -> String {
         let name = self.anchors.get(anchor).copied().unwrap_or_default();
-        match self.anchor_tau(anchor) {
-            Some(tau) if !name.contains('τ') && !name.to_lowercase().contains("tau") => {
-                format!("{name} (τ {})", crate::report::fmt::fixed(tau, 1))
-            }
-            _ => name.to_owned(),
-        }
+        self.unnamed_tau(anchor).map_or_else(|| name.to_owned(), |tau| format!("{name} ({tau})"))
     }
 
     /// Anchors that stand for all: the first and the one with the lowest τ.

@@ -85,9 +85,9 @@ fn rungs(view: &View<'_>, at: Place, line: usize, best: &Cell) -> Vec<Step> {
     for cell in shown {
         let tau = finite(cell.tau).unwrap_or(before.1);
         let label = if before.0 == 0 {
-            format!("first {}", fmt::plural(u64::from(cell.budget), "node"))
+            if cell.budget == 1 { "first node".to_owned() } else { format!("first {} nodes", cell.budget) }
         } else {
-            format!("nodes {} to {}", before.0 + 1, cell.budget)
+            rung(before.0 + 1, cell.budget)
         };
         out.push(Step {
             label,
@@ -99,6 +99,11 @@ fn rungs(view: &View<'_>, at: Place, line: usize, best: &Cell) -> Vec<Step> {
         before = (cell.budget, tau);
     }
     out
+}
+
+/// "node 7", "nodes 5 to 8".
+fn rung(from: u32, to: u32) -> String {
+    if from == to { format!("node {to}") } else { format!("nodes {from} to {to}") }
 }
 
 /// The loss to a longer step, shared among its parts.

@@ -29,8 +29,14 @@ pub(super) fn run(a: &Answer) -> String {
         (_, 0) | ("chain", _) => choice(c),
         ("best-first", n) if !below_cap(a) => fmt::plural(u64::from(n), "node"),
         (policy, n) if !below_cap(a) => format!("{policy} with {n} nodes"),
-        (policy, _) => format!("{policy} with about {} nodes", fixed((a.rows - 1.0).max(0.0), 0)),
+        (policy, _) => format!("{policy} with {}", nodes(a)),
     }
+}
+
+/// "about 12 nodes": the mean of the best, per request.
+pub(super) fn nodes(a: &Answer) -> String {
+    let n = fixed((a.rows - 1.0).max(0.0), 0);
+    format!("about {n} node{}", if n == "1" { "" } else { "s" })
 }
 
 /// Whether the best policy uses clearly fewer nodes than its cap.

@@ -114,7 +114,12 @@ impl Heat {
         let left = if large { (names + 22.0).max(widest(&self.above).min(110.0) + 8.0) } else { names.min(22.0) + 8.0 };
         let total = if large { 440.0 } else { 168.0 };
         let wide = (total - left - 2.0) / self.columns.len().max(1) as f64;
-        let high = if large { 21.0 } else { (104.0 / self.ladder.len().max(1) as f64).clamp(4.0, 14.0) };
+        let many = (self.ladder.len() + self.above.len()) as f64;
+        let high = if large {
+            (380.0 / many).clamp(14.0, 21.0)
+        } else {
+            (104.0 / self.ladder.len().max(1) as f64).clamp(4.0, 14.0)
+        };
         let apart = if self.above.is_empty() { 0.0 } else { APART };
         let ladder_top = TOP + high * self.above.len() as f64 + apart;
         let base = ladder_top + high * self.ladder.len() as f64;
