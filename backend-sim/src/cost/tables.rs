@@ -101,7 +101,13 @@ impl<'t> Lookups<'t> {
         let least = self.roof.us(&op.work, rows);
         let profile = |us: f64| (Looked { us, inside: true }, Origin::Profile);
         match op.work {
-            Work::Gemm { n, k, .. } => (self.gemm.us(rows, f64::from(n), f64::from(k)), Origin::Table),
+            Work::Gemm { n, k, .. } => {
+                // A head of more outputs than were measured runs as equal parts that were.
+                let most = self.gemm.axes().0.last().copied().unwrap_or(1.0);
+                let parts = (f64::from(n) / most).ceil().max(1.0);
+                let looked = self.gemm.us(rows, f64::from(n) / parts, f64::from(k));
+                (Looked { us: parts * looked.us, ..looked }, Origin::Table)
+            }
             Work::Batched { .. } => match absorbed {
                 Some(table) => (table.us(rows), Origin::Table),
                 None => profile(least.max(op.fixed_us)),

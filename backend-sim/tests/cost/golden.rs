@@ -204,3 +204,25 @@ fn padding_is_priced_and_eager_launches_hide_the_tree() {
     let lines = eager.breakdown(&StepQuery::plain(1, 1024));
     assert!(line(&lines, "launches that the GPU waits for").us > 0.0);
 }
+
+/// Every shipped deployment is priced from shipped tables, in the domain where it is used, and above its bound.
+#[test]
+fn every_shipped_deployment_has_its_tables() {
+    for name in treeline_sim::profile::shipped().deployments {
+        let (model, drafter) =
+            if name.ends_with("tp1") { ("qwen3-8b", "qwen3-8b-dflash-b16") } else { ("kimi-k2.6", "kimi-k2.6-dflash") };
+        let scene = Scene { allow_extrapolation: false, ..Scene::new(name, model, Some(drafter)) };
+        let block = scene.drafter.as_ref().unwrap().depth() + 1;
+        let (table, bound) = (scene.model(Tier::Table), scene.model(Tier::Bound));
+        for (requests, rows) in [(1, 1), (1, 17), (16, 9), (64, 17)] {
+            let q = StepQuery::block(requests, rows, 2048, block);
+            let price = table.price_checked(&q).unwrap();
+            assert!(price.in_domain, "{name}: {q:?}");
+            assert!(price.ms() > bound.price(&q).ms(), "{name}: {q:?}");
+        }
+        let text = table.describe();
+        assert!(text.contains("table+flops") && text.contains("not modelled"), "{name}: {text}");
+        assert!(table.errors().len() >= 5 && bound.errors().is_empty());
+        println!("{name}: {}", table.domain());
+    }
+}
