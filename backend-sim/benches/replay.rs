@@ -1,15 +1,60 @@
 //! Replay of best-first trees through the whole decode loop, without nested tables: rounds per second on one core.
 //!
 //! `cargo bench -p treeline-sim --bench replay`
+//!
+//! Times are those that the thread was on a core (Linux; wall time elsewhere), so that a busy machine does not count.
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
 use treeline_core::metrics::Tally;
 use treeline_core::stream::{philox4x32, unit};
 use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
 use treeline_core::{End, Engine, Law, Limits, RunSetup, run};
 use treeline_policies::Registry;
 use treeline_sim::{ReplayEngine, requests};
+
+/// Time of this thread on a core.
+struct OnCore;
+
+/// In ns, since some moment.
+fn on_core() -> u64 {
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let first = spent.and_then(|s| s.split_whitespace().next()?.parse().ok());
+    first.unwrap_or_else(|| BEGIN.elapsed().as_nanos() as u64)
+}
+
+impl Measurement for OnCore {
+    type Intermediate = u64;
+    type Value = u64;
+
+    fn start(&self) -> u64 {
+        on_core()
+    }
+
+    fn end(&self, begin: u64) -> u64 {
+        on_core() - begin
+    }
+
+    fn add(&self, a: &u64, b: &u64) -> u64 {
+        a + b
+    }
+
+    fn zero(&self) -> u64 {
+        0
+    }
+
+    fn to_f64(&self, ns: &u64) -> f64 {
+        // The counter moves in ticks; a sample between two of them is short, not nothing.
+        ns.max(&1).to_owned() as f64
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
 
 /// Ranks per row.
 const WIDTH: u32 = 64;
@@ -80,7 +125,7 @@ fn replay(engine: &mut ReplayEngine, trace: &Trace, budget: u32, concurrency: u3
     rounds
 }
 
-fn benches(c: &mut Criterion) {
+fn benches(c: &mut Criterion<OnCore>) {
     for depth in [7, 15] {
         let mut group = c.benchmark_group(format!("replay-{depth}-levels"));
         group.sample_size(20);
@@ -101,7 +146,7 @@ fn benches(c: &mut Criterion) {
 }
 
 /// The same with every round taken into a tally, as a run of an experiment does.
-fn tallied(c: &mut Criterion) {
+fn tallied(c: &mut Criterion<OnCore>) {
     let trace = trace(7, 60);
     let limits = Limits { budget: 64, depth: 7, width: WIDTH, concurrency: 16 };
     let setup = RunSetup { budget: 64, concurrency: 16, law: &Law::Greedy, cost: None };
@@ -121,5 +166,9 @@ fn tallied(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(replays, benches);
+criterion_group! {
+    name = replays;
+    config = Criterion::default().with_measurement(OnCore);
+    targets = benches
+}
 criterion_main!(replays);

@@ -74,8 +74,12 @@ impl ReplayDrafter {
             match self.recording.locate(seq).and_then(|(r, i)| position(&r.positions, i, seq.start)) {
                 Err(fault) => rows.fail(fault),
                 Ok(p) => {
-                    for depth in 1..=ask.depth.min(p.ends.len() as u32) {
-                        rows.push(p.row(depth), p.row_ids(depth), ask.width);
+                    let mut begin = 0;
+                    for &end in p.ends.iter().take(ask.depth as usize) {
+                        let row = begin..end as usize;
+                        begin = row.end;
+                        // Both lists were checked to cover the rows, ids where the trace keeps any.
+                        rows.push(&p.logp[row.clone()], p.ids.get(row).unwrap_or(&[]), ask.width);
                     }
                 }
             }

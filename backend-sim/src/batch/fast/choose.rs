@@ -22,6 +22,8 @@ pub(super) struct Chooser<'c> {
     counts: Vec<u32>,
     /// ms by end, by (context, draft rows, most nodes). Only ever looked up.
     curves: HashMap<(u32, u32, u32), Vec<f64>>,
+    /// Key of the last step's.
+    last: (u32, u32, u32),
     counter: Counter,
 }
 
@@ -54,6 +56,7 @@ impl<'c> Chooser<'c> {
             phi: Vec::new(),
             counts: Vec::new(),
             curves: HashMap::new(),
+            last: (0, 0, 0),
             counter: Counter::default(),
         }
     }
@@ -77,7 +80,7 @@ impl<'c> Chooser<'c> {
 
     /// Gives the requests of a step (their rounds hold request and root) the trees that pay. `None` when no end has a usable
     /// cost.
-    pub fn step(&mut self, rounds: &mut [Round]) -> Option<Rule> {
+    pub fn step(&mut self, rounds: &mut [Round]) -> Option<()> {
         let nested = self.pricer.tables.nested();
         let (mut context, mut draft_rows, mut most) = (0, 0, 0);
         for r in rounds.iter() {
@@ -89,37 +92,60 @@ impl<'c> Chooser<'c> {
         let requests = rounds.len() as u32;
         let context = (context / u64::from(requests.max(1))) as u32;
         let shape = StepShape { requests, rows: requests, context, draft_rows };
-        let rule = match self.choice.scope {
-            Scope::PerRequest => self.each(rounds, &shape, most)?,
-            Scope::BatchWide => self.shared(rounds, &shape)?,
-        };
+        match self.choice.scope {
+            // Alone the two are the same; the heap of one request needs no sorting.
+            Scope::BatchWide if requests > 1 => self.shared(rounds, &shape)?,
+            Scope::BatchWide | Scope::PerRequest => self.each(rounds, &shape, most)?,
+        }
         for (i, r) in rounds.iter_mut().enumerate() {
             let (request, index) = (r.request as usize, r.index);
             let (roots, tokens) = (nested.root(request, index), self.tokens_of(request));
             let shape = Shape::Best(self.counts[i]);
-            *r = round(self.pricer.tables, request, index, &roots, shape, tokens, &mut self.counter);
+            *r = round(self.pricer.tables, request, index, &roots, shape, tokens, Some(&mut self.counter));
         }
-        Some(rule)
+        Some(())
     }
 
-    fn each(&mut self, rounds: &[Round], shape: &StepShape, most: u32) -> Option<Rule> {
+    /// What the last step came to, as a rule for single roots; `rounds` are its requests.
+    pub fn rule(&self, rounds: &[Round]) -> Rule {
+        if self.choice.scope == Scope::PerRequest || rounds.len() == 1 {
+            let ms = self.curves.get(&self.last).cloned().unwrap_or_default();
+            return Rule::Curve { ends: self.ends.clone(), ms, g: self.share(rounds.len() as u32) };
+        }
+        // The least probable node that was kept.
         let nested = self.pricer.tables.nested();
+        let kept = rounds.iter().zip(&self.counts).filter_map(|(r, &n)| {
+            let weights = nested.weights(r.request as usize, r.index);
+            weights.get((n as usize).checked_sub(1)?).copied()
+        });
+        let least = kept.fold(f32::INFINITY, f32::min);
+        // Nobody kept a node: no probability is enough.
+        Rule::Threshold(if least.is_finite() { self.probability(least) } else { f32::INFINITY })
+    }
+
+    /// One request's part of the running throughput.
+    fn share(&self, requests: u32) -> Option<f64> {
+        self.throughput().map(|g| g / f64::from(requests))
+    }
+
+    fn each(&mut self, rounds: &[Round], shape: &StepShape, most: u32) -> Option<()> {
         per_request(self.pricer.cost.bucket_ends(), shape.requests, most, &mut self.ends);
         self.rows.clear();
         self.rows.extend(self.ends.iter().map(|n| shape.requests * (1 + n)));
-        let key = self.curve(shape, most);
-        let g = self.throughput().map(|g| g / f64::from(shape.requests));
-        let rule = Rule::Curve { ends: self.ends.clone(), ms: self.curves[&key].clone(), g };
-        self.counts.clear();
+        self.curve(shape, most);
+        let nested = self.pricer.tables.nested();
+        let (g, ms) = (self.share(shape.requests), &self.curves[&self.last]);
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.clear();
         for r in rounds {
             let roots = nested.root(r.request as usize, r.index);
-            let nodes = self.alone(&rule, &roots)?;
-            self.counts.push(nodes);
+            counts.push(self.pays(&self.ends, ms, g, &roots)?);
         }
-        Some(rule)
+        self.counts = counts;
+        Some(())
     }
 
-    fn shared(&mut self, rounds: &[Round], shape: &StepShape) -> Option<Rule> {
+    fn shared(&mut self, rounds: &[Round], shape: &StepShape) -> Option<()> {
         let nested = self.pricer.tables.nested();
         self.pool.clear();
         for r in rounds {
@@ -134,55 +160,50 @@ impl<'c> Chooser<'c> {
         totals(self.pricer.cost.bucket_ends(), shape.requests, most, &mut self.ends);
         self.rows.clear();
         self.rows.extend(self.ends.iter().map(|n| shape.requests + n));
-        let key = self.curve(shape, most);
+        self.curve(shape, most);
         self.phi.clear();
         self.phi.resize(self.ends.len(), 0.0);
         self.pool.phi(&self.ends, &mut self.phi);
-        let g = self.throughput();
         let tokens = self.phi.iter().map(|phi| f64::from(shape.requests) + phi);
-        let chosen = choose(&self.choice.goal, g, tokens.zip(self.curves[&key].iter().copied()))?;
+        let ms = self.curves[&self.last].iter().copied();
+        let chosen = choose(&self.choice.goal, self.throughput(), tokens.zip(ms))?;
         self.pool.counts(self.ends[chosen.end], &mut self.counts);
-        // The least probable node that was kept.
-        let kept = rounds.iter().zip(&self.counts).filter_map(|(r, &n)| {
-            let weights = nested.weights(r.request as usize, r.index);
-            weights.get((n as usize).checked_sub(1)?).copied()
-        });
-        let least = kept.fold(f32::INFINITY, f32::min);
-        // Nobody kept a node: no probability is enough.
-        let enough = if least.is_finite() { self.probability(least) } else { f32::INFINITY };
-        Some(Rule::Threshold(enough))
+        Some(())
     }
 
-    /// The curve over `self.rows`, asked for once.
-    fn curve(&mut self, shape: &StepShape, most: u32) -> (u32, u32, u32) {
-        let key = (shape.context, shape.draft_rows, most);
+    /// The curve over `self.rows`, asked for once; `self.last` names it.
+    fn curve(&mut self, shape: &StepShape, most: u32) {
+        self.last = (shape.context, shape.draft_rows, most);
         let (rows, cost) = (&self.rows, self.pricer.cost);
-        self.curves.entry(key).or_insert_with(|| {
+        self.curves.entry(self.last).or_insert_with(|| {
             let mut ms = vec![0.0; rows.len()];
             cost.curve(shape, rows, &mut ms);
             ms
         });
-        key
     }
 
     /// The nodes of a root on its own by a rule.
     pub fn alone(&self, rule: &Rule, roots: &Roots<'_>) -> Option<u32> {
-        let weights = &roots.weights[..roots.weights.len().min(self.choice.cap as usize)];
         match rule {
+            Rule::Curve { ends, ms, g } => self.pays(ends, ms, *g, roots),
             Rule::Threshold(least) => {
+                let weights = &roots.weights[..roots.weights.len().min(self.choice.cap as usize)];
                 Some(weights.iter().take_while(|w| self.probability(**w) >= *least).count() as u32)
             }
-            Rule::Curve { ends, ms, g } => {
-                let (mut phi, mut nodes) = (0.0, 0);
-                let values = ends.iter().zip(ms).map(|(&end, &ms)| {
-                    let end = (end as usize).min(weights.len());
-                    phi += weights[nodes..end].iter().map(|&w| f64::from(self.probability(w))).sum::<f64>();
-                    nodes = end;
-                    (1.0 + phi, ms)
-                });
-                let chosen = choose(&self.choice.goal, *g, values)?;
-                Some(ends[chosen.end].min(weights.len() as u32))
-            }
         }
+    }
+
+    /// The end that pays most for one root, when everyone takes as many nodes.
+    fn pays(&self, ends: &[u32], ms: &[f64], g: Option<f64>, roots: &Roots<'_>) -> Option<u32> {
+        let weights = &roots.weights[..roots.weights.len().min(self.choice.cap as usize)];
+        let (mut phi, mut nodes) = (0.0, 0);
+        let values = ends.iter().zip(ms).map(|(&end, &ms)| {
+            let end = (end as usize).min(weights.len());
+            phi += weights[nodes..end].iter().map(|&w| f64::from(self.probability(w))).sum::<f64>();
+            nodes = end;
+            (1.0 + phi, ms)
+        });
+        let chosen = choose(&self.choice.goal, g, values)?;
+        Some(ends[chosen.end].min(weights.len() as u32))
     }
 }

@@ -11,7 +11,6 @@ use crate::batch::{BatchError, Pricing};
 use crate::cost::StepPrice;
 use crate::nested::Roots;
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Independent repetitions; their spread is the Monte-Carlo error.
 const REPLICATES: u32 = 8;
@@ -19,9 +18,8 @@ const REPLICATES: u32 = 8;
 /// Steps that a choice is tried on before the rounds that it leads to are laid out.
 const PILOT_STEPS: u32 = 6;
 
-/// Nodes of the trees that the first pilot stands between, and pilots.
+/// Nodes of the trees that lead to the places of the pilot.
 const PILOT_NODES: u32 = 8;
-const PILOT_PASSES: u32 = 2;
 
 /// Request-rounds of a pilot, at least.
 const PILOT_ROUNDS: u32 = 256;
@@ -77,7 +75,7 @@ pub fn step(
     let mut counter = Counter::default();
     let place = |&(request, index): &(u32, u32)| {
         let at = request as usize;
-        round(tables, at, index, &nested.root(at, index), shape(policy), tokens(request), &mut counter)
+        round(tables, at, index, &nested.root(at, index), shape(policy), tokens(request), Some(&mut counter))
     };
     let mut rounds: Vec<Round> = places.iter().map(place).collect();
     if let FastPolicy::Choose(choice) = policy {
@@ -146,23 +144,22 @@ impl Run<'_> {
     fn chosen(&self, choice: &Choice) -> Result<FastResult, BatchError> {
         let (tables, response) = (self.pricer.tables, self.pricer.load.response);
         let mut chooser = Chooser::new(choice, self.pricer);
-        let mut tape = tables.tape(Shape::Best(choice.cap.min(PILOT_NODES)), response);
-        for pass in 0..PILOT_PASSES {
-            let rule = self.pilot(&mut chooser, &tape, pass)?;
-            let nodes = |roots: &Roots<'_>| Shape::Best(chooser.alone(&rule, roots).unwrap_or(0));
-            tape = Arc::new(Tape::new(tables, response, nodes));
-        }
+        let tape = tables.tape(Shape::Best(choice.cap.min(PILOT_NODES)), response);
+        let rule = self.pilot(&mut chooser, &tape)?;
+        let nodes = |roots: &Roots<'_>| Shape::Best(chooser.alone(&rule, roots).unwrap_or(0));
+        let tape = Tape::new(tables, response, false, nodes);
         self.main(&tape, Some(&mut chooser))
     }
 
-    fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape, pass: u32) -> Result<Rule, BatchError> {
+    fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape) -> Result<Rule, BatchError> {
         let steps = self.steps(PILOT_ROUNDS).max(PILOT_STEPS);
-        // Replicates behind those of the figures: other phases.
-        let line = self.line(tape, REPLICATES + pass, steps)?;
+        // Behind the replicates of the figures: other phases.
+        let line = self.line(tape, REPLICATES, steps)?;
         let (mut last, mut levels) = (None, Vec::new());
         for step in 0..steps {
             let mut rounds: Vec<Round> = line.step(step).map(|at| tape.rounds[at as usize]).collect();
-            let rule = chooser.step(&mut rounds).ok_or_else(unusable)?;
+            chooser.step(&mut rounds).ok_or_else(unusable)?;
+            let rule = chooser.rule(&rounds);
             let price = self.pricer.price(&rounds);
             seen_positive(&price)?;
             chooser.observe(rounds.iter().map(|r| f64::from(r.emitted)).sum(), price.ms());

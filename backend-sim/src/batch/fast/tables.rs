@@ -50,7 +50,7 @@ impl<'n> Tables<'n> {
             return tape;
         }
         // Outside of the lock: whoever else wants one meanwhile makes its own, and they are equal.
-        let tape = Arc::new(Tape::new(self, response, |_| shape));
+        let tape = Arc::new(Tape::new(self, response, true, |_| shape));
         lock().entry(key).or_insert(tape).clone()
     }
 }

@@ -42,8 +42,14 @@ pub(super) enum Shape {
 }
 
 impl Tape {
-    /// The rounds of all responses, cut at `response` tokens, with the tree that `shape` gives each root.
-    pub fn new(tables: &Tables<'_>, response: Option<u32>, mut shape: impl FnMut(&Roots<'_>) -> Shape) -> Self {
+    /// The rounds of all responses, cut at `response` tokens, with the tree that `shape` gives each root; its nodes are
+    /// counted by kind where `edges` says so.
+    pub fn new(
+        tables: &Tables<'_>,
+        response: Option<u32>,
+        edges: bool,
+        mut shape: impl FnMut(&Roots<'_>) -> Shape,
+    ) -> Self {
         let nested = tables.nested();
         let mut tape = Self { rounds: Vec::new(), starts: vec![0] };
         let mut counter = Counter::default();
@@ -52,7 +58,8 @@ impl Tape {
             let mut index = 0;
             while index + 1 < tokens {
                 let roots = nested.root(request, index);
-                let round = round(tables, request, index, &roots, shape(&roots), tokens, &mut counter);
+                let counter = edges.then_some(&mut counter);
+                let round = round(tables, request, index, &roots, shape(&roots), tokens, counter);
                 index += u32::from(round.emitted);
                 tape.rounds.push(round);
             }
@@ -67,7 +74,7 @@ impl Tape {
     }
 }
 
-/// The round of a root with a given tree.
+/// The round of a root with a given tree; its nodes are counted where there is a counter.
 pub(super) fn round(
     tables: &Tables<'_>,
     request: usize,
@@ -75,7 +82,7 @@ pub(super) fn round(
     roots: &Roots<'_>,
     shape: Shape,
     tokens: u32,
-    counter: &mut Counter,
+    counter: Option<&mut Counter>,
 ) -> Round {
     let nested = tables.nested();
     let drafted = shape != Shape::Plain && roots.levels > 0;
@@ -86,8 +93,9 @@ pub(super) fn round(
             (Edges { chain: nodes as u16, ..Edges::default() }, roots.chain.min(nodes), false)
         }
         Shape::Best(n) => {
-            let nodes = nested.tree(request, index).take(n as usize).map(|node| (node.depth, node.rank));
-            (counter.ranked(nodes), roots.accepted(n), n > roots.certain)
+            let nodes = || nested.tree(request, index).take(n as usize).map(|node| (node.depth, node.rank));
+            let edges = counter.map_or(Edges::default(), |counter| counter.ranked(nodes()));
+            (edges, roots.accepted(n), n > roots.certain)
         }
     };
     let emitted = (accepted + 1).min(roots.behind).min(tokens - 1 - index) as u16;

@@ -1,0 +1,90 @@
+//! Cells of a budget map in the steady state, on nested tables and a shipped deployment's prices.
+//!
+//! `cargo bench -p treeline-sim --bench steady`
+//!
+//! Wall times. A cell = one policy at one concurrency and context; each group is one policy over nine concurrencies.
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::path::Path;
+use treeline_policies::cost_aware::{Goal, Objective};
+use treeline_sim::accept::Process;
+use treeline_sim::batch::fast::{Choice, FastPolicy, Load, Scope, Tables, simulate};
+use treeline_sim::cost::{CostModel, CostSetup, OpScales, Tier};
+use treeline_sim::experts::Experts;
+use treeline_sim::nested::Nested;
+use treeline_sim::optable::OpTables;
+use treeline_sim::profile;
+
+const CONCURRENCY: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Request-rounds of a cell.
+const ROUNDS: u32 = 8000;
+
+fn model() -> CostModel {
+    let (here, get) = (Path::new("."), "a shipped profile");
+    let deployment = profile::deployment("sglang-0.5.14-b300-tp8", here).expect(get);
+    let hardware = profile::hardware(&deployment.hardware, here).expect(get);
+    let model = profile::model("kimi-k2.6", here).expect(get);
+    let drafter = profile::drafter("kimi-k2.6-dflash", here).expect(get);
+    let setup = CostSetup {
+        hardware: &hardware,
+        model: &model,
+        drafter: Some(&drafter),
+        deployment: &deployment,
+        tier: Tier::Table,
+        overhead_scale: 1.0,
+        allow_extrapolation: true,
+        experts: Some(Experts::Uniform),
+        tables: OpTables::shipped(),
+        calibration: None,
+        scales: OpScales::default(),
+    };
+    CostModel::new(&setup).expect("shipped profiles fit shipped tables")
+}
+
+fn benches(c: &mut Criterion) {
+    let process = Process::from_toml(include_str!("../processes/kimi-k2.6-dspark.toml"), "process").expect("a process");
+    let trace = process.generate(200, 300, 1).expect("a trace");
+    let nested = Nested::build(&trace, 64, 0).expect("tables");
+    let cost = model();
+    let tables = Tables::new(&nested);
+    let choose = |scope| {
+        let goal = Goal { objective: Objective::Renewal, latency_ms: None };
+        FastPolicy::Choose(Choice { goal, scope, cap: 64, reliability: None, throughput: None, memory: 256.0 })
+    };
+    let policies = [
+        ("plain", FastPolicy::Plain),
+        ("chain-7", FastPolicy::Chain { budget: 7 }),
+        ("best-first-16", FastPolicy::BestFirst { budget: 16, spine: 0 }),
+        ("best-first-64", FastPolicy::BestFirst { budget: 64, spine: 0 }),
+        ("cost-aware-64", choose(Scope::PerRequest)),
+        ("batch-wide-64", choose(Scope::BatchWide)),
+    ];
+    let mut group = c.benchmark_group("steady-nine-cells");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(CONCURRENCY.len() as u64));
+    for (name, policy) in &policies {
+        let run = |concurrency| {
+            let load = Load {
+                concurrency,
+                context: Some(4096),
+                response: None,
+                draft_rows: nested.depth() + 1,
+                request_rounds: ROUNDS,
+                requests: None,
+            };
+            simulate(&tables, &cost, policy, &load, 1).expect("a cell")
+        };
+        let worst = CONCURRENCY.iter().map(|&c| run(c).mc_error).fold(0.0, f64::max);
+        eprintln!("{name}: {ROUNDS} request-rounds a cell, Monte-Carlo error at most {:.2} %", 100.0 * worst);
+        group.bench_function(*name, |b| b.iter(|| CONCURRENCY.map(|c| black_box(run(c)).tok_s)));
+    }
+    group.finish();
+    let mut group = c.benchmark_group("steady-tables");
+    group.sample_size(10);
+    group.bench_function("nested-64", |b| b.iter(|| black_box(Nested::build(&trace, 64, 0)).is_ok()));
+    group.finish();
+}
+
+criterion_group!(steady, benches);
+criterion_main!(steady);
