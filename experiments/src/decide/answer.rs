@@ -97,11 +97,15 @@ fn argmax(rates: &[f64]) -> Option<usize> {
     best
 }
 
-/// What every variant of a setting does to the choice of candidate `chosen`.
+/// What every variant of a setting does to the choice of candidate `chosen`. A fixed candidate is compared with fixed ones:
+/// what a policy that sizes its trees by the step would do under a variant is not simulated anew.
 #[must_use]
 pub fn effects(setting: &Setting, chosen: usize) -> Vec<Effect<'_>> {
+    let fixed = |i: usize| setting.candidates.get(i).is_some_and(|c| c.fixed);
+    let comparable = |i: usize| fixed(i) || !fixed(chosen);
     let effect = |variant: &'_ Variant| {
-        let best = argmax(&variant.rates)?;
+        let rivals = |(i, rate): (usize, &f64)| if comparable(i) { *rate } else { f64::NAN };
+        let best = argmax(&variant.rates.iter().enumerate().map(rivals).collect::<Vec<_>>())?;
         let kept = *variant.rates.get(chosen)?;
         let plain = setting.plain.and_then(|p| variant.rates.get(p)).copied();
         let loss = (1.0 - kept / variant.rates[best]).max(0.0);
@@ -146,11 +150,11 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
     let paired: Vec<f64> = draws[best].iter().zip(&draws[plain]).map(|(a, b)| a / b).collect();
     let sampling = central(&paired).map_or(0.0, |(lo, hi)| (hi - lo) / 2.0 / speedup);
 
-    let effects = effects(setting, best);
+    let moved = effects(setting, best);
     let parts = ErrorParts {
         sampling,
-        model: spread(&effects, Part::Model, speedup),
-        transfer: spread(&effects, Part::Transfer, speedup),
+        model: spread(&moved, Part::Model, speedup),
+        transfer: spread(&moved, Part::Transfer, speedup),
     };
     let width = (parts.sampling.powi(2) + parts.model.powi(2) + parts.transfer.powi(2)).sqrt();
     let gain = |i: usize| CandidateGain { choice: setting.candidates[i].choice.clone(), speedup: rates[i] / base };
@@ -158,7 +162,11 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
         argmax(&rates.iter().enumerate().map(|(i, r)| if skip(i) { f64::NAN } else { *r }).collect::<Vec<_>>())
     };
     let runner_up = without(&|i| i == best);
-    let best_fixed = without(&|i| !setting.candidates[i].fixed).filter(|&i| i != best);
+    let budget = without(&|i| !setting.candidates[i].fixed);
+    let best_fixed = budget.filter(|&i| i != best);
+    // Which single input changes the budget.
+    let focus = budget.unwrap_or(best);
+    let moved = effects(setting, focus);
     let over = |i: Option<usize>| i.map(|i| rates[best] / rates[i]).filter(|r| r.is_finite());
     let flip = |e: &Effect<'_>| Flip {
         key: e.variant.key.clone(),
@@ -184,7 +192,7 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
         p_best: if count == 0 { 1.0 } else { wins as f64 / count as f64 },
         runner_up: runner_up.map(|i| setting.candidates[i].choice.clone()),
         over_runner_up: over(runner_up),
-        flips: effects.iter().filter(|e| e.best != best && e.loss >= TIE).map(flip).collect(),
+        flips: moved.iter().filter(|e| e.best != focus && e.loss >= TIE).map(flip).collect(),
         candidates: (0..rates.len()).filter(|&i| rates[i].is_finite()).map(gain).collect(),
     })
 }
@@ -244,6 +252,20 @@ mod tests {
         assert_eq!(flips, [("siblings", 16)]);
         assert!((a.flips[0].loss - 0.2).abs() < 1e-12);
         assert_eq!(a.candidates.len(), 3);
+    }
+
+    /// Where a policy that sizes trees by the step is best, inputs flip the fixed budget beside it.
+    #[test]
+    fn flips_are_those_of_the_fixed_budget() {
+        let mut s = setting();
+        s.candidates.push(Candidate { fixed: false, ..candidate("batch-wide", 64, 3.3, 15.0) });
+        for v in &mut s.variants {
+            v.rates.push(v.rates[1] * 1.1);
+        }
+        let a = answer(&s, &Resamples::new(20, 100, 1)).unwrap();
+        assert_eq!((a.best.policy.as_str(), a.best_fixed.unwrap().choice.budget), ("batch-wide", 8));
+        let flips: Vec<_> = a.flips.iter().map(|f| (f.key.as_str(), f.best_after.budget)).collect();
+        assert_eq!(flips, [("siblings", 16)]);
     }
 
     #[test]

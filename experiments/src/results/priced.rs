@@ -220,7 +220,7 @@ pub struct Answer {
     pub runner_up: Option<Choice>,
     /// Throughput of the best over that of the runner-up.
     pub over_runner_up: Option<f64>,
-    /// Inputs that, moved by their stated error, change `best`.
+    /// Inputs that, moved by their stated error, change the best fixed budget.
     pub flips: Vec<Flip>,
     /// Throughput of every candidate over plain decoding, in file order.
     pub candidates: Vec<CandidateGain>,

@@ -3,7 +3,8 @@
 use super::scenarios::{View, two};
 use crate::results::Scenario;
 use treeline_sim::cost::{CostModel, StepQuery};
-use treeline_sim::profile::Execution;
+use std::path::Path;
+use treeline_sim::profile::{self, Execution};
 
 /// Both at every concurrency of the headline context, for the first acceptance that ran both budgets.
 pub(super) fn scenario(view: &View<'_>) -> Option<Scenario> {
@@ -12,8 +13,8 @@ pub(super) fn scenario(view: &View<'_>) -> Option<Scenario> {
         return None;
     }
     let mut profiles = p.profiles.clone();
-    profiles.deployment.execution = Execution::Eager;
-    profiles.deployment.graphs = None;
+    // What an engine does differently without graphs is a profile of its own.
+    profiles.deployment = profile::deployment(&format!("{}-eager", profiles.deployment.name), Path::new(".")).ok()?;
     let eager = profiles.cost().ok()?;
     let both = |name: &str, c: u32| Some((view.cell(name, "best-first", 8, c)?, view.cell(name, "best-first", 16, c)?));
     let name = p

@@ -124,8 +124,12 @@ pub(super) fn breakdowns(
     let Some(&context) = contexts.iter().min_by_key(|c| c.abs_diff(HEADLINE)) else { return Vec::new() };
     let mut out = Vec::new();
     for &requests in concurrency {
-        let best = answers.iter().filter(|a| a.context == context && a.concurrency == requests);
-        let mut rows: Vec<u32> = ROWS.into_iter().chain(best.map(|a| (a.rows.round() as u32).max(1))).collect();
+        let here = answers.iter().filter(|a| a.context == context && a.concurrency == requests);
+        let best = here.flat_map(|a| {
+            let fixed = a.best_fixed.as_ref().map(|f| f.choice.budget + 1);
+            std::iter::once((a.rows.round() as u32).max(1)).chain(fixed)
+        });
+        let mut rows: Vec<u32> = ROWS.into_iter().chain(best).collect();
         rows.sort_unstable();
         rows.dedup();
         for rows in rows {
