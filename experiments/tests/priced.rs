@@ -100,7 +100,7 @@ fn a_grid_leaves_cells_answers_and_what_the_report_draws() {
     for c in cells {
         assert_eq!((c.tier.as_str(), c.ranks, c.backend.as_str()), ("table", 8, "sim"));
         let (lo, tau, hi) = (c.tau_lo.unwrap(), c.tau.unwrap(), c.tau_hi.unwrap());
-        assert!(lo <= tau + 1e-9 && tau <= hi + 1e-9 && tau >= 1.0 && tau <= 8.0, "{c:?}");
+        assert!(lo <= tau + 1e-9 && tau <= hi + 1e-9 && (1.0..=8.0).contains(&tau), "{c:?}");
         let rate = tau * f64::from(c.concurrency) / c.step_ms.unwrap() * 1e3;
         assert!((rate / c.tok_s.unwrap() - 1.0).abs() < 1e-9, "tok/s is τ over the step");
         assert!((c.tok_s_gpu.unwrap() * 8.0 / rate - 1.0).abs() < 1e-9);

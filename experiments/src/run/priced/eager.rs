@@ -2,8 +2,8 @@
 
 use super::scenarios::{View, two};
 use crate::results::Scenario;
-use treeline_sim::cost::{CostModel, StepQuery};
 use std::path::Path;
+use treeline_sim::cost::{CostModel, StepQuery};
 use treeline_sim::profile::{self, Execution};
 
 /// Both at every concurrency of the headline context, for the first acceptance that ran both budgets.

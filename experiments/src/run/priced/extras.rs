@@ -35,7 +35,7 @@ pub(super) fn setup(profiles: &Profiles, run: &PricedRun, cost: &CostModel) -> P
             ArrivalsSpec::Poisson { rate } => format!("poisson, {rate} requests a second"),
         },
         prefill: profiles.spec.prefill.name().to_owned(),
-        describe: lines(&cost.describe().to_string()),
+        describe: lines(cost.describe()),
         not_modelled: d.not_modelled.clone(),
         hypothetical: (!d.tree_attention.native).then(|| d.tree_attention.note.clone()),
         digest: cost.digest().to_owned(),
