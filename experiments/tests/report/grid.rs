@@ -4,7 +4,7 @@ use crate::data::context;
 use crate::page::{around, check_page};
 use crate::priced::{Plan, ceiling, run, single};
 use treeline::report::{Context, answer, html, markdown, picture, table};
-use treeline::results::{Priced, Summary};
+use treeline::results::{Cell, Priced, Summary};
 
 fn page_of(summary: &Summary, priced: &Priced) -> String {
     let ctx = Context { priced: Some(priced.clone()), ..context() };
@@ -74,10 +74,12 @@ fn the_sentence_says_what_to_run_and_how_far_it_carries() {
     let (summary, mut priced) = run(&small());
     let text = answer(&summary, &[], Some(&priced));
     assert!(
-        text.starts_with("kimi-k2.6 on 8× b300-sxm6, at 8k context: where acceptance is “easy (τ 5.3)”, run "),
+        text.starts_with(
+            "kimi-k2.6 on 8× b300-sxm6, at 8k context: where acceptance is “easy (τ 5.3)”, trees stop paying at "
+        ),
         "{text}"
     );
-    assert!(text.contains("; where it is “hard (τ 2.1)”, run "), "{text}");
+    assert!(text.contains("; where it is “hard (τ 2.1)”, trees stop paying at "), "{text}");
     for a in priced.answers.iter().filter(|a| a.context == 8192) {
         let half = (a.hi - a.lo) / 2.0;
         let gain = if a.speedup >= 2.0 {
@@ -101,6 +103,41 @@ fn the_sentence_says_what_to_run_and_how_far_it_carries() {
     assert!(text.contains(part), "{text}");
     priced.setup.tier = "bound".to_owned();
     assert!(answer(&summary, &[], Some(&priced)).contains("never a prediction"));
+}
+
+/// The ceiling of the sentence is the best budget of the cells, and a tree that is slower than plain decoding pays nowhere.
+#[test]
+fn the_ceiling_is_where_the_cells_have_it() {
+    let (mut summary, priced) = run(&small());
+    let at = |c: &Cell, users| c.acceptance.as_deref() == Some("easy") && c.context == 8192 && c.concurrency == users;
+    for (users, best) in [(1, 64), (32, 16), (256, 8)] {
+        for c in summary.cells.iter_mut().filter(|c| at(c, users) && c.policy == "best-first") {
+            c.speedup = Some(if c.budget == best { 1.5 } else { 1.2 });
+        }
+    }
+    let text = answer(&summary, &[], Some(&priced));
+    assert!(text.contains("trees stop paying at 64 nodes for 1 user, 16 for 32 and 8 for 256: run "), "{text}");
+    for c in summary.cells.iter_mut().filter(|c| at(c, 1) && c.policy == "best-first") {
+        c.speedup = Some(if c.budget == 8 { 1.5 } else { 1.2 });
+    }
+    for c in summary.cells.iter_mut().filter(|c| at(c, 256) && c.policy == "best-first") {
+        c.speedup = Some(0.8);
+    }
+    let text = answer(&summary, &[], Some(&priced));
+    let part = "at 8 nodes for 1 user, 16 for 32 and 0 for 256";
+    assert!(text.contains(part) && !text.contains("nodes would give 20 % less"), "{text}");
+}
+
+/// A cliff of the tables is not laid at the nodes' door.
+#[test]
+fn a_step_that_outgrows_its_rows_is_named() {
+    let (mut summary, priced) = run(&small());
+    let is = |c: &&mut Cell| c.concurrency == 32 && c.context == 8192 && c.acceptance.as_deref() == Some("easy");
+    for c in summary.cells.iter_mut().filter(is).filter(|c| c.policy == "best-first") {
+        c.step_ms = Some(if c.budget < 16 { 20.0 } else { 70.0 });
+    }
+    let page = plainly(&page_of(&summary, &priced));
+    assert!(page.contains("A step grows faster than its rows from 8 to 16 nodes:"));
 }
 
 /// What the interval is made of, who is next and what would change it stand beside the headline.

@@ -60,7 +60,9 @@ pub(super) fn facts(view: &View<'_>) -> Markup {
 
 /// Warnings, failures, and what an engine of today cannot do; nothing when there is none.
 pub(super) fn warnings(view: &View<'_>, failed: &[(String, String)]) -> Option<Markup> {
-    let hypothetical = view.priced.setup.hypothetical.as_ref();
+    // The run's own warnings may say it already.
+    let said = view.summary.warnings.iter().any(|w| w.contains("hypothetical"));
+    let hypothetical = view.priced.setup.hypothetical.as_ref().filter(|_| !said);
     if view.summary.warnings.is_empty() && failed.is_empty() && hypothetical.is_none() {
         return None;
     }
@@ -68,9 +70,9 @@ pub(super) fn warnings(view: &View<'_>, failed: &[(String, String)]) -> Option<M
         section id="warnings" {
             h2 { "Before believing the figures" }
             ul class="warnings" {
-                @if let Some(why) = hypothetical { li { b { "Hypothetical: " } (fmt::unbroken(why)) } }
+                @if let Some(why) = hypothetical { li { b { "Hypothetical: " } (words::glued(why)) } }
                 @for (cell, message) in failed { li class="bad" { b { (cell) " failed: " } (message) } }
-                @for w in &view.summary.warnings { li { (fmt::unbroken(w)) } }
+                @for w in &view.summary.warnings { li { (words::glued(w)) } }
             }
         }
     })
@@ -89,20 +91,20 @@ pub(super) fn method(view: &View<'_>) -> Option<Markup> {
             h2 { "What was priced, and what was not" }
             @if !s.not_modelled.is_empty() {
                 h3 { "Not modelled" }
-                ul class="plain" { @for line in &s.not_modelled { li { (fmt::unbroken(line)) } } }
+                ul class="plain" { @for line in &s.not_modelled { li { (words::glued(line)) } } }
             }
             @if !refused.is_empty() {
                 h3 { "Refused" }
-                ul class="plain" { @for line in &refused { li { (fmt::unbroken(line)) } } }
+                ul class="plain" { @for line in &refused { li { (words::glued(line)) } } }
             }
             @if !notes.is_empty() {
                 h3 { "Remarks on cells" }
-                ul class="plain" { @for n in &notes { li { (fmt::unbroken(&n.text)) " " span class="dim" { "(" (fmt::unbroken(&n.scope)) ")" } } } }
+                ul class="plain" { @for n in &notes { li { (words::glued(&n.text)) " " span class="dim" { "(" (words::glued(&n.scope)) ")" } } } }
             }
             @if !s.describe.is_empty() {
                 details {
                     summary { "Where each figure comes from" }
-                    ul class="plain" { @for line in &s.describe { li { (fmt::unbroken(line)) } } }
+                    ul class="plain" { @for line in &s.describe { li { (words::glued(line)) } } }
                     @if !s.digest.is_empty() { p class="note" { "Digest of the cost model: " code { (s.digest) } } }
                 }
             }
@@ -179,7 +181,7 @@ pub(super) fn acceptances(view: &View<'_>) -> Option<Markup> {
             ticks: (1..=deepest).step_by(deepest / 12 + 1).map(|d| (d as f64, d.to_string())).collect(),
             ..Axis::linear("depth in the draft", &[0.5, deepest as f64 + 0.5])
         },
-        y: Axis::linear("accepted when reached (%)", &[0.0, 100.0]),
+        y: Axis::linear("accepted when reached (%)", &[100.0]),
         series,
         references: Vec::new(),
     }
@@ -201,12 +203,26 @@ pub(super) fn acceptances(view: &View<'_>) -> Option<Markup> {
                     td class="text" { (a.kind) }
                     td { (fmt::or_dash(a.anchor_tau, |t| fixed(t, 2))) }
                     td class="text" { (anchored(a)) }
-                    td class="text wrap" { (fmt::unbroken(&a.source)) }
+                    td class="text wrap" { (words::glued(&a.source)) }
                 } } }
             } }
             @if let Some(svg) = chart { div class="figures" { figure { figcaption { "Accepted share by depth on the spine" } (svg) } } }
         }
     })
+}
+
+/// The text with each number kept beside its unit.
+fn units(text: &str) -> String {
+    let words: Vec<&str> = text.split(' ').collect();
+    let number = |w: &str| w.chars().next_back().is_some_and(|c| c.is_ascii_digit());
+    let mut out = String::new();
+    for (i, word) in words.iter().enumerate() {
+        if i > 0 {
+            out.push(if number(words[i - 1]) { '\u{a0}' } else { ' ' });
+        }
+        out.push_str(word);
+    }
+    words::glued(&out)
 }
 
 /// What the τ of a source is of: "best-first 8", "the whole chain".
@@ -229,11 +245,11 @@ pub(super) fn scenarios(view: &View<'_>) -> Option<Markup> {
                 h2 { "The questions that it began with" }
                 div class="cards" { @for s in all { article {
                     h3 { (s.title) }
-                    p { (fmt::unbroken(&s.text)) }
+                    p { (words::glued(&s.text)) }
                     @if !s.rows.is_empty() {
                         div class="scroll" { table {
                             @if !s.columns.is_empty() { thead { tr { @for (i, c) in s.columns.iter().enumerate() { th class=[(i == 0).then_some("text")] scope="col" { (c) } } } } }
-                            tbody { @for row in &s.rows { tr { @for (i, v) in row.iter().enumerate() { td class=[(i == 0).then_some("text")] { (fmt::unbroken(v)) } } } } }
+                            tbody { @for row in &s.rows { tr { @for (i, v) in row.iter().enumerate() { td class=[(i == 0).then_some("text")] { (units(v)) } } } } }
                         } }
                     }
                 } } }

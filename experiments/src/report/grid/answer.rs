@@ -3,7 +3,7 @@
 use super::view::{View, tokens};
 use super::words;
 use crate::report::fmt;
-use crate::results::Answer;
+use crate::results::{Answer, Cell};
 
 /// What to run in one sentence, [`headline`] with its [`caveats`].
 pub(in crate::report) fn answer(view: &View<'_>) -> String {
@@ -26,8 +26,10 @@ pub(super) fn headline(view: &View<'_>) -> String {
     let mut clauses: Vec<String> = Vec::new();
     for anchor in view.leading() {
         let subject = if clauses.is_empty() { "acceptance is" } else { "it is" };
+        let stop = ceiling(view, anchor, context).map_or_else(String::new, |text| format!("{text}: "));
         clauses.extend(
-            clause(view, anchor, context).map(|run| format!("where {subject} “{}”, run {run}", view.anchor(anchor))),
+            clause(view, anchor, context)
+                .map(|run| format!("where {subject} “{}”, {stop}run {run}", view.anchor(anchor))),
         );
     }
     if clauses.is_empty() {
@@ -53,6 +55,40 @@ fn machine(view: &View<'_>) -> String {
         (model, hardware) if s.ranks > 0 => format!("{model} on {}× {hardware}", s.ranks),
         (model, hardware) => format!("{model} on {hardware}"),
     }
+}
+
+/// "trees stop paying at 8 nodes for 1 user, 7 for 32 and 7 for 256 (16 nodes would give 4 %, 37 % and 28 % less)".
+fn ceiling(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
+    let line = view.ladder?;
+    let speed = |c: &Cell| fmt::finite(c.speedup);
+    let found: Vec<(u32, u32, f64)> = view
+        .few_some_many(anchor, context)
+        .into_iter()
+        .filter_map(|u| {
+            let best = view.best_of((anchor, context, u), line)?;
+            // A tree that is slower than plain decoding does not pay.
+            Some(if speed(best)? > 1.0 { (u, best.budget, speed(best)?) } else { (u, 0, 1.0) })
+        })
+        .collect();
+    let first = found.first()?;
+    let parts: Vec<String> = found
+        .iter()
+        .map(|f| match (std::ptr::eq(f, first), f.1) {
+            (true, n) => format!("{} for {}", fmt::plural(u64::from(n), "node"), words::users(f.0)),
+            (false, n) => format!("{n} for {}", f.0),
+        })
+        .collect();
+    let top = found.iter().map(|f| f.1).max()?;
+    let larger = [16, 32, 64].into_iter().find(|n| *n > top && view.lines[line].budgets.contains(n));
+    let less = larger.and_then(|n| {
+        let loss = |f: &(u32, u32, f64)| {
+            let there = view.cell((anchor, context, f.0), line, n).and_then(speed)?;
+            Some(fmt::percent((1.0 - there / f.2).max(0.0)))
+        };
+        let losses: Vec<String> = found.iter().map(loss).collect::<Option<_>>()?;
+        Some(format!(" ({n} nodes would give {} less)", fmt::listed(&losses)))
+    });
+    Some(format!("trees stop paying at {}{}", fmt::listed(&parts), less.unwrap_or_default()))
 }
 
 /// "24 nodes at 1 user (2.31× ± 0.20), 16 nodes at 32 (+18 % ± 4 %) and plain decoding at 256".
@@ -81,7 +117,7 @@ fn clause(view: &View<'_>, anchor: usize, context: u32) -> Option<String> {
 }
 
 /// How far the headline carries: where acceptance comes from, what the curve prices, what lies outside its tables.
-pub(super) fn caveats(view: &View<'_>) -> Vec<String> {
+fn caveats(view: &View<'_>) -> Vec<String> {
     let mut out = Vec::new();
     let synthetic = view.priced.acceptances.iter().filter(|a| a.kind == "process").count();
     if synthetic > 0 && synthetic == view.priced.acceptances.len() {
@@ -99,6 +135,15 @@ pub(super) fn caveats(view: &View<'_>) -> Vec<String> {
     if outside > 0 {
         let share = outside as f64 / view.summary.cells.len().max(1) as f64;
         out.push(format!("{} of the cells lie outside the tables", fmt::percent(share)));
+    }
+    out
+}
+
+/// The caveats below the page's headline; the page's warnings give the reasons.
+pub(super) fn page_caveats(view: &View<'_>) -> Vec<String> {
+    let mut out = caveats(view);
+    if view.priced.setup.hypothetical.is_some() {
+        out.push("trees on this engine are hypothetical today, chains are not".to_owned());
     }
     out
 }

@@ -57,6 +57,11 @@ pub(super) fn breakdowns(view: &View<'_>) -> Option<Section> {
             let mut steps: Vec<&PricedBreakdown> = here.iter().filter(|b| b.requests == n).copied().collect();
             steps.sort_by_key(|b| (b.rows, b.draft));
             steps.dedup_by_key(|b| (b.rows, b.draft));
+            // Sizes that stand for all, where there are many.
+            let usual = |b: &&PricedBreakdown| b.rows == 1 || [8, 16, 32, 64].contains(&(b.rows - 1));
+            if steps.len() > 6 && steps.iter().filter(|b| usual(b)).count() > 2 {
+                steps.retain(usual);
+            }
             let name = format!("{}, {} context", words::users(n), tokens(context));
             Some((html! { (name) }, bars(&steps, &own, &name)?))
         })

@@ -51,7 +51,10 @@ pub(super) fn curves(view: &View<'_>) -> Option<Section> {
                     cost the same. Bound: the roofline without any latency, a lower limit and never a prediction."
             .to_owned();
     if let Some(e) = error {
-        note.push_str(&format!(" Band: the stated error of the tier, ± {}.", percent(e)));
+        note.push_str(&format!(
+            " Band: the stated error of the tier, ± {}; most of it is common to all sizes and cancels in a speed-up.",
+            percent(e)
+        ));
     }
     if shown.iter().flat_map(|c| &c.points).any(|p| !p.in_domain) {
         note.push_str(" Pale dots: some look-up lay outside its table's domain.");
@@ -137,7 +140,7 @@ pub(super) fn experts(view: &View<'_>) -> Option<Section> {
                 .collect();
             let slot = [1, 2, 3, 4, 5, 0, 6, 7, 8, 9, 10, 11][i % 12];
             // Curves have many points and need no marks; public figures have a few and are marks.
-            let look = if points.len() > 8 { Look::Curve { stairs: false, dashed: false } } else { Look::Joined };
+            let look = if points.len() > 8 { Look::Curve { stairs: false, dashed: i % 2 == 1 } } else { Look::Joined };
             let look = if points.len() < 4 { Look::Marks } else { look };
             (!points.is_empty()).then(|| Series { label: form.model.clone(), slot, points, look })
         })

@@ -51,9 +51,9 @@ pub(in crate::report) fn page(view: &View<'_>, ctx: &Context) -> String {
             body { main {
                 header {
                     p class="brand" { "Treeline" span { " · " (view.summary.experiment) } }
-                    h1 class="answer" { (fmt::unbroken(&answer::headline(view))) }
-                    @let caveats = answer::caveats(view);
-                    @if !caveats.is_empty() { p class="caveats" { "How far it carries: " (fmt::unbroken(&caveats.join("; "))) "." } }
+                    h1 class="answer" { (words::glued(&answer::headline(view))) }
+                    @let caveats = answer::page_caveats(view);
+                    @if !caveats.is_empty() { p class="caveats" { "How far it carries: " (words::glued(&caveats.join("; "))) "." } }
                     (about::facts(view))
                 }
                 @if let Some(w) = &warnings { (w) }
@@ -94,7 +94,7 @@ fn answers(view: &View<'_>) -> Option<Markup> {
                 b { "Best in" } ": share of the resamples in which the choice wins."
             }
             (first)
-            ul class="plain behind" { @for line in &behind { li { (fmt::unbroken(line)) } } }
+            ul class="plain behind" { @for line in &behind { li { (words::glued(line)) } } }
             @if !others.is_empty() {
                 details { summary { "Other contexts: " (fmt::listed(&others.iter().map(|(c, _)| tokens(*c)).collect::<Vec<_>>())) }
                     @for (c, table) in &others { h3 { (words::at_context(*c)) } (table) }
@@ -106,7 +106,7 @@ fn answers(view: &View<'_>) -> Option<Markup> {
                 }
             }
             details { summary { "In words, by acceptance" }
-                dl class="spans" { @for (who, what) in answer::by_anchor(view) { dt { (who) } dd { (fmt::unbroken(&what)) } } }
+                dl class="spans" { @for (who, what) in answer::by_anchor(view) { dt { (who) } dd { (words::glued(&what)) } } }
             }
         }
     })

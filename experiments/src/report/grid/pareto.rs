@@ -26,7 +26,7 @@ pub(super) fn pareto(view: &View<'_>) -> Option<Section> {
         lead: Vec::new(),
         figures,
         note: "A line joins the concurrencies of one policy, few users at the lower right, many at the upper left. Wide and pale: \
-               the frontier over all cells, no cell is better in both."
+               the frontier of what is drawn, no point is better in both."
             .to_owned(),
     })
 }

@@ -22,9 +22,9 @@ pub(super) fn overview(view: &View<'_>, context: u32) -> Option<Markup> {
         return None;
     }
     Some(html! {
-        div class="scroll" { table class="answers" {
+        div class="scroll" { table class="answers" style={ "min-width:" (56 + 92 * anchors.len()) "px" } {
             thead { tr {
-                th class="text" scope="col" { "Users" small { "at once" } }
+                th class="text" scope="col" { "Users" }
                 @for &a in &anchors {
                     th class="text" scope="col" { (view.anchors[a]) @if let Some(tau) = view.unnamed_tau(a) { small { (tau) } } }
                 }
@@ -57,8 +57,8 @@ fn cell(view: &View<'_>, at: Place) -> Markup {
     html! {
         td class={ "text tint t" (tint) } title=(words::flags(view, at, &a.best)) {
             b { (words::best(a)) }
-            @if !plain { " " span class="gain" { (fmt::unbroken(&words::answer_gain(a))) } }
-            @if unsure { small { "best in " (fmt::unbroken(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
+            @if !plain { " " span class="gain" { (words::glued(&words::answer_gain(a))) } }
+            @if unsure { small { "best in " (words::glued(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
         }
     }
 }
@@ -107,7 +107,7 @@ fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): 
             td class="text" { b { (words::best(a)) } }
             td { (fixed(a.tau, 2)) }
             td { (fixed(a.rows, 1)) }
-            td { @if plain { (MISSING) } @else { (fmt::unbroken(&words::answer_gain(a))) } }
+            td { @if plain { (MISSING) } @else { (words::glued(&words::answer_gain(a))) } }
             td class=[plain.then_some("missing")] { @if plain { (MISSING) } @else { (parts) } }
             @if reference { td { (fmt::or_dash(a.over_reference, words::gain)) } }
             @if fixed_too { td class="text" { @match &a.best_fixed { Some(f) => { (words::brief(&f.choice)) " " span class="dim" { (words::gain(f.speedup)) } } None => { (MISSING) } } } }

@@ -14,9 +14,14 @@ const ROWS: usize = 40;
 /// An aligned table of the answers at the report's context, at most `width` columns wide; columns that do not fit go from
 /// the right. Ends with a newline; empty without answers.
 pub(in crate::report) fn table(view: &View<'_>, colour: bool, width: usize) -> String {
-    let (heads, rows) = tables::lines(view);
+    let (heads, mut rows) = tables::lines(view);
     if rows.is_empty() {
         return String::new();
+    }
+    if rows.len() > ROWS {
+        // Every source at a few concurrencies says more than some sources at all of them.
+        let kept = view.few_users();
+        rows.retain(|r| kept.contains(&r[2]));
     }
     let columns = heads.len();
     let wide: Vec<usize> =

@@ -162,6 +162,14 @@ impl<'a> View<'a> {
         picked
     }
 
+    /// Four concurrencies of the whole run, as text.
+    pub fn few_users(&self) -> Vec<String> {
+        let ends = [self.users.first().copied(), self.users.last().copied()];
+        let picked: BTreeSet<u32> =
+            [nearest(&self.users, FEW), nearest(&self.users, USERS)].into_iter().chain(ends).flatten().collect();
+        picked.iter().map(u32::to_string).collect()
+    }
+
     /// Plain decoding at a place.
     pub fn plain(&self, at: Place) -> Option<&'a Cell> {
         self.cells.get(&at)?.iter().find(|(line, _)| line.is_none()).map(|(_, c)| *c)

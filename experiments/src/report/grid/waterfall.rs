@@ -123,7 +123,7 @@ fn costs(view: &View<'_>, at: Place, best: &Cell, loss: f64) -> Vec<Step> {
     extra.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let rest: f64 = extra.iter().skip(COSTS).map(|e| e.1).sum();
     extra.truncate(COSTS);
-    let small = |e: &(&str, f64)| e.1.abs() < 0.01 * sum;
+    let small = |e: &(&str, f64)| e.1.abs() < 0.02 * sum;
     let rest = rest + extra.iter().filter(|e| small(e)).map(|e| e.1).sum::<f64>();
     extra.retain(|e| !small(e));
     if rest.abs() >= 0.005 * sum {
@@ -184,6 +184,7 @@ pub(super) fn margins(view: &View<'_>) -> Option<Markup> {
     };
     Some(html! {
         h3 { "Rung by rung: " (view.anchor(anchor)) ", " (words::users(users)) ", " (tokens(context)) " context" }
+        @if let Some(text) = cliffs(&cells) { p { (words::glued(&text)) } }
         div class="scroll" { table class="margins" {
             thead { tr {
                 th scope="col" { "Nodes" }
@@ -217,5 +218,34 @@ pub(super) fn margins(view: &View<'_>) -> Option<Markup> {
                 }
             }
         } }
+    })
+}
+
+/// Where a step grows faster than its rows: that is no node's doing.
+fn cliffs(cells: &[&Cell]) -> Option<String> {
+    let grown = |now: Option<f64>, before: Option<f64>| Some(finite(now)? / finite(before).filter(|b| *b > 0.0)?);
+    let steep: Vec<(u32, u32)> = cells
+        .windows(2)
+        .filter(|w| {
+            let pair = grown(w[1].step_ms, w[0].step_ms).zip(grown(w[1].rows_mean, w[0].rows_mean));
+            pair.is_some_and(|(ms, rows)| ms > rows.max(1.05))
+        })
+        .map(|w| (w[0].budget, w[1].budget))
+        .collect();
+    // Neighbours make one stretch.
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for (from, to) in steep {
+        match spans.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => spans.push((from, to)),
+        }
+    }
+    let words: Vec<String> = spans.iter().map(|(a, b)| format!("from {a} to {b} nodes")).collect();
+    (!words.is_empty()).then(|| {
+        format!(
+            "A step grows faster than its rows {}: another kernel, tile or graph size in the measured tables, which a newer \
+             engine may move.",
+            fmt::listed(&words)
+        )
     })
 }

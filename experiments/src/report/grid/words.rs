@@ -47,7 +47,7 @@ pub(super) fn below_cap(a: &Answer) -> bool {
 /// The best of an answer for a table: "best-first 24", "batch-wide ≈ 12 nodes" where it stays below its cap.
 pub(super) fn best(a: &Answer) -> String {
     if a.best.budget > 0 && a.best.policy != "chain" && below_cap(a) {
-        format!("{} ≈ {}", a.best.policy, fixed((a.rows - 1.0).max(0.0), 0))
+        format!("{} ≈\u{a0}{}", a.best.policy, fixed((a.rows - 1.0).max(0.0), 0))
     } else {
         brief(&a.best)
     }
@@ -95,6 +95,11 @@ pub(super) fn parts(a: &Answer) -> String {
     let p = &a.parts;
     let named = [("sampling", p.sampling), ("model", p.model), ("transfer", p.transfer)];
     named.map(|(name, half)| format!("{name} ± {} %", points(half))).join(", ")
+}
+
+/// The text with numbers kept beside their signs on one line.
+pub(super) fn glued(text: &str) -> String {
+    fmt::unbroken(text).replace(" ± ", "\u{a0}±\u{a0}")
 }
 
 /// "4 users", "1 user".
