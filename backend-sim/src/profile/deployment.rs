@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::buckets::Buckets;
 use super::load::{Doc, Fields};
-use super::{Hardware, Model, ProfileError, Sources};
+use super::{Hardware, Model, Overheads, ProfileError, Sources};
 
 /// A deployment: one engine, one machine, and the choices that change a step's time.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,33 +148,6 @@ pub struct TableRef {
     pub kernel: Option<String>,
 }
 
-/// Times that no op table has.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Overheads {
-    /// Host work of a step that the GPU waits for, ms.
-    pub host_ms: f64,
-    /// Further host work of a speculative round that the GPU waits for, ms.
-    pub round_host_ms: f64,
-    /// One launch in eager execution, µs.
-    pub launch_us: f64,
-    /// Launches of a layer in eager execution.
-    pub launches_per_layer: u32,
-    /// A kernel too small for any other limit inside a graph, µs.
-    pub small_kernel_us: f64,
-    /// Such kernels of a layer around attention: norms, rotation, cache write, absorbed products.
-    pub attention_small_kernels: u32,
-    /// Such kernels of a layer around the feed-forward part: norm, choice of experts, activation, sum.
-    pub ffn_small_kernels: u32,
-    /// Final norm, gather of the head's parts and sampling, µs a step.
-    pub sample_us: f64,
-    /// Building the trees of a batch, µs a round.
-    pub tree_us: f64,
-    /// Walking the verdict, µs a round.
-    pub walk_us: f64,
-    /// Moving the cache entries of accepted rows, µs a round.
-    pub commit_us: f64,
-}
-
 impl Deployment {
     /// Reads a profile's text; `file` is for messages.
     ///
@@ -221,10 +194,17 @@ impl Deployment {
             experts: f.field("experts", s)?,
             tree_attention: tree_attention(f.need("tree_attention")?)?,
             tables: tables(f.need("tables")?, s)?,
-            overheads: overheads(f.need("overheads")?, s)?,
+            overheads: Overheads::read(f.need("overheads")?, s)?,
             not_modelled: f.texts("not_modelled")?,
             sources: std::mem::take(s),
         };
+        if deployment.ranks > 1
+            && matches!(deployment.allreduce, Allreduce::Table { .. })
+            && deployment.tables.allreduce.is_none()
+        {
+            let problem = "missing: `allreduce.algorithm` is \"table\", so name whose table, or choose a formula there";
+            return Err(f.error("tables.allreduce", problem));
+        }
         f.finish()?;
         Ok(deployment)
     }
@@ -304,24 +284,6 @@ fn tables(f: Fields<'_, '_>, s: &mut Sources) -> Result<Tables, ProfileError> {
     };
     f.finish()?;
     Ok(Tables { moe, allreduce, attention, attention_module, draft_attention, gemm })
-}
-
-fn overheads(f: Fields<'_, '_>, s: &mut Sources) -> Result<Overheads, ProfileError> {
-    let overheads = Overheads {
-        host_ms: f.amount("host_ms", s)?,
-        round_host_ms: f.amount("round_host_ms", s)?,
-        launch_us: f.amount("launch_us", s)?,
-        launches_per_layer: f.field("launches_per_layer", s)?,
-        small_kernel_us: f.amount("small_kernel_us", s)?,
-        attention_small_kernels: f.field("attention_small_kernels", s)?,
-        ffn_small_kernels: f.field("ffn_small_kernels", s)?,
-        sample_us: f.amount("sample_us", s)?,
-        tree_us: f.amount("tree_us", s)?,
-        walk_us: f.amount("walk_us", s)?,
-        commit_us: f.amount("commit_us", s)?,
-    };
-    f.finish()?;
-    Ok(overheads)
 }
 
 impl fmt::Display for Deployment {

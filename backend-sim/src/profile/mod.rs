@@ -23,16 +23,18 @@ mod error;
 mod hardware;
 pub(crate) mod load;
 mod model;
+mod overheads;
 mod shape;
 mod sourced;
 
 pub use buckets::{Buckets, Unit};
 pub use catalog::{Shipped, deployment, drafter, hardware, model, shipped};
-pub use deployment::{Allreduce, Deployment, Engine, Execution, Overheads, TableRef, Tables, TreeAttention};
+pub use deployment::{Allreduce, Deployment, Engine, Execution, TableRef, Tables, TreeAttention};
 pub use drafter::{Drafter, DrafterKind};
 pub use error::ProfileError;
 pub use hardware::Hardware;
 pub use model::{Attention, INT4_GROUP32_BYTES, Model, Moe, Quant};
+pub use overheads::Overheads;
 pub use sourced::{Origin, Sources};
 
 pub(crate) use catalog::read_text;
