@@ -161,7 +161,7 @@ fn the_page_names_the_parts_the_runner_up_and_the_flips() {
         "sibling independence at its low value: chain 7",
         "would then lose 3 %",
         "best in 61 %, else",
-        "table+flops, fitted process",
+        "times: table+flops; τ: fitted process.",
     ] {
         assert!(page.contains(text), "{text:?} is not in the page");
     }

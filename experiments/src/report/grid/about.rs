@@ -138,7 +138,9 @@ fn refused(view: &View<'_>) -> Vec<String> {
         f.cells += 1;
     }
     let said = |f: Refused<'_>| {
-        let cap = f.cap.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
+        // A reason may name the cap itself.
+        let new = f.cap.filter(|c| !f.reason.contains(&c.to_string()));
+        let cap = new.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
         let who = fmt::listed(&f.users.iter().map(u32::to_string).collect::<Vec<_>>());
         let (cells, at) = (plural(f.cells, "cell"), words::at_context(f.context));
         format!("{cells} at {at} with {who} users: {}{cap}.", f.reason.trim_end_matches('.'))

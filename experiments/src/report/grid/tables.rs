@@ -55,9 +55,10 @@ fn cell(view: &View<'_>, at: Place) -> Markup {
     let tint = if plain { 4 } else { shade(a.speedup) };
     let unsure = a.p_best < SURE && !plain;
     html! {
-        td class={ "text tint t" (tint) } title=(words::flags(view, at, &a.best)) {
+        td class={ "text tint t" (tint) } title=(words::sources(view, at, &a.best)) {
             b { (words::best(a)) }
             @if !plain { " " span class="gain" { (words::glued(&words::answer_gain(a))) } }
+            @if words::outside(view, at, &a.best) { small { "outside its tables" } }
             @if unsure { small { "best in " (words::glued(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
         }
     }
@@ -73,10 +74,10 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
     let reference = answers.iter().find_map(|(_, a)| a.reference.as_ref());
     let fixed_too = answers.iter().any(|(_, a)| a.best_fixed.is_some());
     // Where all figures come from the same places, that is said once.
-    let flags: BTreeSet<String> = answers.iter().map(|(at, a)| words::flags(view, *at, &a.best)).collect();
+    let flags: BTreeSet<String> = answers.iter().map(|(at, a)| words::sources(view, *at, &a.best)).collect();
     let differ = flags.len() > 1;
     Some(html! {
-        @if let (false, Some(all)) = (differ, flags.first().filter(|f| !f.is_empty())) { p class="note" { "Times and τ: " (all) "." } }
+        @if let (false, Some(all)) = (differ, flags.first().filter(|f| !f.is_empty())) { p class="note" { (all) "." } }
         div class="scroll" { table class="full" {
             thead { tr {
                 th class="text" scope="col" { "Users" }
@@ -104,7 +105,7 @@ fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): 
     html! {
         tr {
             td class="text" { (a.concurrency) }
-            td class="text" { b { (words::best(a)) } }
+            td class="text" { b { (words::best(a)) } @if words::outside(view, at, &a.best) { small { "outside its tables" } } }
             td { (fixed(a.tau, 2)) }
             td { (fixed(a.rows, 1)) }
             td { @if plain { (MISSING) } @else { (words::glued(&words::answer_gain(a))) } }
@@ -117,7 +118,7 @@ fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): 
                 None => { (MISSING) }
             } }
             td class="text wrap" { (flip.as_deref().unwrap_or("no single input")) }
-            @if differ { td class="text dim" { (words::flags(view, at, &a.best)) } }
+            @if differ { td class="text dim" { (words::sources(view, at, &a.best)) } }
         }
     }
 }

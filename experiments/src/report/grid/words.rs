@@ -1,6 +1,6 @@
 //! Choices, gains and intervals as people say them.
 
-use super::view::{View, tokens};
+use super::view::{Place, View, tokens};
 use crate::report::fmt::{self, fixed, signed};
 use crate::results::{Answer, Choice};
 
@@ -113,15 +113,16 @@ pub(super) fn flip(a: &Answer) -> Option<String> {
     Some(format!("{} {}: {}", worst.input, worst.change, brief(&worst.best_after)))
 }
 
-/// What limits the reader's belief: tier, domain and source of the cell behind an answer, in few words.
-pub(super) fn flags(view: &View<'_>, at: super::view::Place, c: &Choice) -> String {
+/// Where the figures behind an answer come from: "times: table+flops; τ: process".
+pub(super) fn sources(view: &View<'_>, at: Place, c: &Choice) -> String {
     let Some(cell) = view.chosen(at, &c.policy, c.budget) else { return String::new() };
-    let mut words = vec![cell.source.step_ms.clone().unwrap_or_else(|| cell.tier.clone()), cell.source.tau.clone()];
-    if cell.in_domain == Some(false) {
-        words.push("out of domain".to_owned());
-    }
-    words.retain(|w| !w.is_empty());
-    words.join(", ")
+    let times = cell.source.step_ms.as_ref().unwrap_or(&cell.tier);
+    format!("times: {times}; τ: {}", cell.source.tau)
+}
+
+/// Whether some step behind an answer lay outside the domain of its tables.
+pub(super) fn outside(view: &View<'_>, at: Place, c: &Choice) -> bool {
+    view.chosen(at, &c.policy, c.budget).is_some_and(|cell| cell.in_domain == Some(false))
 }
 
 /// "at 8k".
