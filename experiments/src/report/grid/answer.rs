@@ -223,13 +223,17 @@ pub(super) fn behind(view: &View<'_>) -> Vec<String> {
     if let (Some(over), Some(reference)) = (fmt::finite(a.over_reference), &a.reference) {
         out.push(format!("Against today's {}: {}.", words::choice(reference), words::gain(over)));
     }
+    // Inputs are moved for sizes that do not follow the step.
+    let (what, kept) = match &a.best_fixed {
+        Some(f) => ("the best fixed size", words::brief(&f.choice)),
+        None => ("it", words::brief(&a.best)),
+    };
     out.push(match words::flip(a) {
         Some(flip) => format!(
-            "What would change it: {flip}, and keeping {} would then lose {}.",
-            words::brief(&a.best),
+            "What would change {what}: {flip}, and keeping {kept} would then lose {}.",
             a.flips.iter().map(|f| f.loss).reduce(f64::max).map_or_else(String::new, fmt::percent)
         ),
-        None => "No single input, moved by its stated error, changes it.".to_owned(),
+        None => format!("No single input, moved by its stated error, changes {what}."),
     });
     out
 }

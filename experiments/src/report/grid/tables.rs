@@ -90,7 +90,7 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
                 @if fixed_too { th class="text" scope="col" { "Best fixed" small { "gain over plain" } } }
                 th scope="col" { "Best in" small { "of resamples" } }
                 th class="text" scope="col" { "Next" small { "behind by" } }
-                th class="text wrap" scope="col" { "What would change it" }
+                th class="text wrap" scope="col" { "What would change it" @if fixed_too { small { "the best fixed size, where the best is another" } } }
                 @if differ { th class="text" scope="col" { "Figures" } }
             } }
             tbody { @for (at, a) in &answers { (line(view, *at, a, (reference.is_some(), fixed_too, differ))) } }
