@@ -9,6 +9,7 @@
 //! | 1 | something failed while it ran; a run whose other cells finished counts as failed |
 //! | 2 | the command line or a file that it names is wrong; nothing was run |
 
+mod advise;
 mod calibrate;
 mod doctor;
 mod import;
@@ -80,6 +81,8 @@ enum Verb {
     /// Turn what other engines count into acceptance processes and cost curves.
     #[command(subcommand)]
     Import(import::ImportVerb),
+    /// Say which policy and budget to run on a deployment, how sure that is, and the engines' flags for it.
+    Advise(advise::AdviseArgs),
     /// Measure what a step costs on this machine and print it as the [cost] section of an experiment.
     Calibrate {
         /// The experiment whose models, context and backend are measured.
@@ -204,6 +207,8 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Import(verb) => import::run(&verb, out)?,
         Verb::Calibrate { file, out: None, quiet } => calibrate::run(&file, quiet, registry, out)?,
         Verb::Calibrate { file, out: Some(to), quiet } => calibrate::write(&file, &to, quiet, registry, out)?,
+        Verb::Advise(args) => advise::run(&args, registry, out)?,
+        Verb::Calibrate { file, quiet } => calibrate::run(&file, quiet, registry, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

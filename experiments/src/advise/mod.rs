@@ -1,0 +1,272 @@
+//! `treeline advise`: which policy and budget to run, how much hangs on what is not known, and the engines' flags for it.
+//!
+//! Every candidate of a priced experiment is simulated at every context and concurrency. The choice is the one with the
+//! highest throughput; inputs moved by their stated errors say what it would lose if one of them is off, and the same over
+//! all settings is the list of what to measure next.
+
+mod engines;
+mod flags;
+mod sensitivity;
+mod text;
+mod types;
+mod variants;
+
+pub use engines::{DRAFTER, EngineSetting, Support, settings, vllm_schedule};
+pub use flags::Flags;
+pub use sensitivity::sensitivities;
+pub use text::{COLUMNS, text};
+pub use types::{ADVICE_VERSION, Advice, AdviceRow, ChoiceSettings, ScheduleSetting, Sensitivity, Today};
+
+use crate::decide::{self, Setting};
+use crate::priced::{CostVariant, Prepared, Ready, Simulated};
+use crate::results::{Answer, Choice, RefusedCell};
+use anyhow::Context as _;
+use rayon::prelude::*;
+use treeline_sim::profile::{DrafterKind, Engine};
+
+/// What one setting came to.
+struct Decided {
+    setting: Setting,
+    answer: Answer,
+    /// Mean cut share of the best candidate's rounds.
+    cut: f64,
+    in_domain: bool,
+}
+
+/// The advice for a priced experiment. `present` is what runs today; it must be among the experiment's candidates.
+///
+/// # Errors
+/// A present choice that is no candidate, nothing that fits into the memory, policies that only a replay runs, what the
+/// cost model or the simulation refuses.
+pub fn advise(
+    prepared: &Prepared<'_>,
+    present: Option<&Choice>,
+    progress: &(dyn Fn(&str) + Sync),
+) -> anyhow::Result<Advice> {
+    if let Some(choice) = present {
+        let known: Vec<String> = prepared.candidates.iter().map(|c| text::name(&c.choice())).collect();
+        anyhow::ensure!(
+            prepared.candidates.iter().any(|c| c.choice() == *choice),
+            "what runs at present, {}, is not among the candidates: {}",
+            text::name(choice),
+            known.join(", ")
+        );
+    }
+    let replayed: Vec<String> =
+        prepared.candidates.iter().filter(|c| c.fast.is_none()).map(|c| text::name(&c.choice())).collect();
+    let extra = variants::deployment_variants(prepared);
+    let (mut decided, mut refused) = (Vec::new(), Vec::new());
+    for (i, source) in prepared.sources.iter().enumerate() {
+        progress(&format!("{}: simulating {} candidates", source.name, prepared.candidates.len()));
+        let (some, none) = prepared.with_source(i, |ready| settings_of(prepared, ready, i, &extra))??;
+        decided.extend(some);
+        refused.extend(none);
+    }
+    if decided.is_empty() {
+        let why = refused.first().map_or_else(|| "nothing to compare".to_owned(), |r| r.reason.clone());
+        anyhow::bail!("no advice: {why}");
+    }
+    Ok(assemble(prepared, present, &decided, refused, &replayed))
+}
+
+/// Every context and concurrency of one source.
+fn settings_of(
+    prepared: &Prepared<'_>,
+    ready: &Ready<'_>,
+    source: usize,
+    extra: &[CostVariant],
+) -> anyhow::Result<(Vec<Decided>, Vec<RefusedCell>)> {
+    let outline = &prepared.sources[source];
+    let room = prepared.profiles.room()?;
+    let contexts: Vec<Option<u32>> =
+        if prepared.run.context.is_empty() { vec![None] } else { prepared.run.context.iter().copied().map(Some).collect() };
+    let mut jobs = Vec::new();
+    let mut refused = Vec::new();
+    for &context in &contexts {
+        let positions = context.unwrap_or(outline.prompt);
+        for &concurrency in &prepared.experiment.concurrency {
+            let mut runs = Vec::new();
+            for (i, c) in prepared.candidates.iter().enumerate().filter(|c| c.1.fast.is_some()) {
+                match room.fit(concurrency, positions.saturating_add(outline.response), c.budget + 1) {
+                    Ok(()) => runs.push(i),
+                    Err(e) => refused.push(RefusedCell {
+                        acceptance: outline.name.clone(),
+                        context: positions,
+                        concurrency,
+                        choice: c.choice(),
+                        reason: e.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),
+                        missing_bytes: Some(e.missing_bytes() as f64),
+                        largest_cap: Some(e.largest_cap()),
+                    }),
+                }
+            }
+            if !runs.is_empty() {
+                jobs.push((context, concurrency, runs));
+            }
+        }
+    }
+    let decide = |(context, concurrency, runs): &(Option<u32>, u32, Vec<usize>)| -> anyhow::Result<Decided> {
+        let ran: Vec<Simulated> = runs
+            .par_iter()
+            .map(|&i| ready.simulate(i, *context, *concurrency))
+            .collect::<anyhow::Result<_>>()
+            .with_context(|| format!("acceptance `{}`, concurrency {concurrency}", outline.name))?;
+        let mut setting = ready.setting(*context, *concurrency, &ran);
+        // The interval has the stated errors alone: another cache type is a choice, not an error.
+        let answer = decide::answer(&setting, &ready.resamples)
+            .context("plain decoding is needed as the baseline: leave `baseline = false` out")?;
+        setting.variants.extend(ready.variants(*context, *concurrency, &ran, extra, false));
+        let best = ran.iter().find(|r| prepared.candidates[r.candidate].choice() == answer.best);
+        let (cut, in_domain) = best.map_or((0.0, true), |r| (r.result.cut_share, r.result.in_domain));
+        Ok(Decided { setting, answer, cut, in_domain })
+    };
+    Ok((jobs.par_iter().map(decide).collect::<anyhow::Result<_>>()?, refused))
+}
+
+fn assemble(
+    prepared: &Prepared<'_>,
+    present: Option<&Choice>,
+    decided: &[Decided],
+    refused: Vec<RefusedCell>,
+    replayed: &[String],
+) -> Advice {
+    let deployment = &prepared.profiles.deployment;
+    let drafter = prepared.profiles.drafter.kind;
+    let width = |choice: &Choice| {
+        let c = prepared.candidates.iter().find(|c| c.choice() == *choice)?;
+        c.params.get("width").and_then(serde_json::Value::as_u64).map(|w| w as u32)
+    };
+    let runs_today = |choice: &Choice| match deployment.engine {
+        Engine::Treeline => true,
+        Engine::Sglang => engines::settings(choice, drafter, width(choice))[0].support == Support::Exact,
+        Engine::Vllm => engines::settings(choice, drafter, width(choice))[1].support == Support::Exact,
+        Engine::Trtllm => choice.budget == 0,
+    };
+    let mut rows = Vec::new();
+    let mut moved = Vec::new();
+    for d in decided {
+        let best = d.setting.candidates.iter().position(|c| c.choice == d.answer.best).unwrap_or(0);
+        let effects = decide::effects(&d.setting, best);
+        rows.push(row(d, &effects, present, &runs_today));
+        moved.push((d.answer.speedup, effects));
+    }
+    let mut choices: Vec<Choice> = Vec::new();
+    for choice in rows.iter().flat_map(|r| std::iter::once(&r.best).chain(r.today.as_ref().map(|t| &t.choice))) {
+        if !choices.contains(choice) {
+            choices.push(choice.clone());
+        }
+    }
+    choices.sort_by(|a, b| (a.budget, &a.policy).cmp(&(b.budget, &b.policy)));
+    let told = |choice: Choice| {
+        let engines = engines::settings(&choice, drafter, width(&choice)).to_vec();
+        ChoiceSettings { choice, engines }
+    };
+    Advice {
+        schema_version: ADVICE_VERSION,
+        deployment: prepared.profiles.words(),
+        engine: deployment.engine.key().to_owned(),
+        tier: prepared.run.deployment.tier.name().to_owned(),
+        hypothetical: (!deployment.tree_attention.native).then(|| deployment.tree_attention.note.clone()),
+        present: present.cloned(),
+        schedules: schedules(decided, drafter),
+        measure_next: sensitivities(&moved),
+        settings: choices.into_iter().map(told).collect(),
+        notes: notes(prepared, decided, replayed),
+        rows,
+        refused,
+    }
+}
+
+fn row(
+    d: &Decided,
+    effects: &[decide::Effect<'_>],
+    present: Option<&Choice>,
+    runs_today: &dyn Fn(&Choice) -> bool,
+) -> AdviceRow {
+    let a = &d.answer;
+    let worst = effects.iter().max_by(|x, y| x.loss.total_cmp(&y.loss)).filter(|w| w.loss > 0.0);
+    let gain = |choice: &Choice| a.candidates.iter().find(|c| c.choice == *choice).map(|c| c.speedup);
+    let mut today: Option<Today> = None;
+    for c in a.candidates.iter().filter(|c| runs_today(&c.choice)) {
+        if today.as_ref().is_none_or(|t| c.speedup > t.speedup) {
+            let loss = (1.0 - c.speedup / a.speedup).max(0.0);
+            today = Some(Today { choice: c.choice.clone(), speedup: c.speedup, loss });
+        }
+    }
+    AdviceRow {
+        acceptance: a.acceptance.clone(),
+        context: a.context,
+        concurrency: a.concurrency,
+        best: a.best.clone(),
+        nodes: a.rows - 1.0,
+        tau: a.tau,
+        speedup: a.speedup,
+        lo: a.lo,
+        hi: a.hi,
+        p_best: a.p_best,
+        over_present: present.and_then(gain).map(|g| a.speedup / g),
+        at_stake: worst.map_or(0.0, |w| w.loss),
+        at_stake_input: worst.map(|w| format!("{}, {}", w.variant.input, w.variant.change)),
+        today,
+    }
+}
+
+/// vLLM's chain lengths where they differ by concurrency.
+fn schedules(decided: &[Decided], drafter: DrafterKind) -> Vec<ScheduleSetting> {
+    let mut groups: Vec<(&str, u32, Vec<(u32, u32)>)> = Vec::new();
+    for d in decided {
+        let a = &d.answer;
+        let chains = a.candidates.iter().filter(|c| matches!(c.choice.policy.as_str(), "chain" | "plain"));
+        let Some(best) = chains.max_by(|x, y| x.speedup.total_cmp(&y.speedup)) else { continue };
+        let length = (a.concurrency, best.choice.budget);
+        match groups.iter_mut().find(|g| (g.0, g.1) == (a.acceptance.as_str(), a.context)) {
+            Some(group) => group.2.push(length),
+            None => groups.push((&a.acceptance, a.context, vec![length])),
+        }
+    }
+    let flag = |(acceptance, context, mut lengths): (&str, u32, Vec<(u32, u32)>)| {
+        lengths.sort_unstable();
+        let flags = vllm_schedule(&lengths, drafter)?;
+        Some(ScheduleSetting { acceptance: acceptance.to_owned(), context, flags })
+    };
+    groups.into_iter().filter_map(flag).collect()
+}
+
+fn notes(prepared: &Prepared<'_>, decided: &[Decided], replayed: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
+    let synthetic: Vec<&str> = prepared
+        .run
+        .acceptance
+        .iter()
+        .filter(|a| matches!(a.source, crate::config::AcceptanceKind::Process { .. }))
+        .map(|a| a.name.as_str())
+        .collect();
+    if !synthetic.is_empty() {
+        out.push(format!(
+            "acceptance of {} is a process, not a recording: a rank trace of your own pair and traffic replaces it \
+             (treeline trace record, or the writer in docs/trace-format.md)",
+            synthetic.join(", ")
+        ));
+    }
+    if let Some(cut) = decided.iter().map(|d| d.cut).filter(|c| *c > 0.005).max_by(f64::total_cmp) {
+        out.push(format!(
+            "up to {:.0} % of the best trees would have needed ranks that the trace does not list: their gain is a lower \
+             bound",
+            cut * 100.0
+        ));
+    }
+    let outside = decided.iter().filter(|d| !d.in_domain).count();
+    if outside > 0 {
+        out.push(format!(
+            "{outside} of {} settings were priced outside of what was measured (allow_extrapolation)",
+            decided.len()
+        ));
+    }
+    if prepared.run.deployment.tier == crate::config::TierName::Bound {
+        out.push("tier bound is a lower limit of step times and no prediction: it favours trees that are too small".into());
+    }
+    if !replayed.is_empty() {
+        out.push(format!("not compared, since only a replay runs them: {}", replayed.join(", ")));
+    }
+    out
+}
