@@ -1,6 +1,7 @@
 //! Experiments: the TOML file, the runner, traces, the run folder and its report.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod cli;
 pub mod config;
 pub mod decide;
@@ -9,4 +10,5 @@ pub mod priced;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod split;
 pub mod trace;

@@ -3,8 +3,10 @@
 //! A missing value is `null`, never 0. Every figure says where it came from.
 
 mod priced;
+mod split;
 
 pub use priced::*;
+pub use split::*;
 
 use serde::{Deserialize, Serialize};
 

@@ -27,6 +27,9 @@ pub struct Priced {
     pub answers: Vec<Answer>,
     /// Cells that were not run, with the reason.
     pub refused: Vec<RefusedCell>,
+    /// Policies that choose their size, calibrated on half of the requests and scored on the other; only with `split`.
+    #[serde(default)]
+    pub split: Vec<super::SplitScore>,
     /// Questions that the project began with.
     pub scenarios: Vec<Scenario>,
 }
