@@ -78,8 +78,11 @@ fn settings_of(
 ) -> anyhow::Result<(Vec<Decided>, Vec<RefusedCell>)> {
     let outline = &prepared.sources[source];
     let room = prepared.profiles.room()?;
-    let contexts: Vec<Option<u32>> =
-        if prepared.run.context.is_empty() { vec![None] } else { prepared.run.context.iter().copied().map(Some).collect() };
+    let contexts: Vec<Option<u32>> = if prepared.run.context.is_empty() {
+        vec![None]
+    } else {
+        prepared.run.context.iter().copied().map(Some).collect()
+    };
     let mut jobs = Vec::new();
     let mut refused = Vec::new();
     for &context in &contexts {
@@ -263,7 +266,9 @@ fn notes(prepared: &Prepared<'_>, decided: &[Decided], replayed: &[String]) -> V
         ));
     }
     if prepared.run.deployment.tier == crate::config::TierName::Bound {
-        out.push("tier bound is a lower limit of step times and no prediction: it favours trees that are too small".into());
+        out.push(
+            "tier bound is a lower limit of step times and no prediction: it favours trees that are too small".into(),
+        );
     }
     if !replayed.is_empty() {
         out.push(format!("not compared, since only a replay runs them: {}", replayed.join(", ")));

@@ -54,7 +54,8 @@ fn columns(cells: &[String; 9], present: bool) -> String {
 }
 
 fn head(out: &mut String, advice: &Advice, row: &AdviceRow) {
-    let context = if row.context == 0 { "contexts of the trace".to_owned() } else { format!("context {}", row.context) };
+    let context =
+        if row.context == 0 { "contexts of the trace".to_owned() } else { format!("context {}", row.context) };
     let _ = writeln!(out, "\n{}", clip(&format!("{}, {context}", row.acceptance), COLUMNS));
     let present = advice.present.as_ref().map_or(String::new(), |p| format!("over {}", name(p)));
     let engine = advice.engine.clone();

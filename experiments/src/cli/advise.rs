@@ -148,13 +148,17 @@ fn add(experiment: &mut Experiment, present: &Choice, registry: &Registry, name:
 
 fn flags(args: &AdviseArgs) -> Result<Flags, Usage> {
     let needed = |value: &Option<String>, flag: &str| {
-        value.clone().ok_or_else(|| Usage(format!("give an experiment file, or --{flag} and the other flags of a deployment")))
+        value
+            .clone()
+            .ok_or_else(|| Usage(format!("give an experiment file, or --{flag} and the other flags of a deployment")))
     };
     let (deployment, model, drafter) =
         (needed(&args.deployment, "deployment")?, needed(&args.model, "model")?, needed(&args.drafter, "drafter")?);
     let why = |text: &str| Err(Usage(text.to_owned()));
     if args.trace.is_none() && args.process.is_none() {
-        return why("nothing says what is accepted: give --trace FILE, or --process NAME with --tau; there is no default");
+        return why(
+            "nothing says what is accepted: give --trace FILE, or --process NAME with --tau; there is no default",
+        );
     }
     if args.concurrency.is_empty() {
         return why("--concurrency is missing: requests at once, as in 1,8,32");

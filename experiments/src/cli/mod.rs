@@ -208,7 +208,6 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Calibrate { file, out: None, quiet } => calibrate::run(&file, quiet, registry, out)?,
         Verb::Calibrate { file, out: Some(to), quiet } => calibrate::write(&file, &to, quiet, registry, out)?,
         Verb::Advise(args) => advise::run(&args, registry, out)?,
-        Verb::Calibrate { file, quiet } => calibrate::run(&file, quiet, registry, out)?,
     }
     Ok(ExitCode::SUCCESS)
 }

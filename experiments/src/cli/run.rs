@@ -34,6 +34,10 @@ pub(super) fn run(args: &RunArgs, registry: &Registry, out: &Out) -> anyhow::Res
         let answer = report::answer(&outcome.summary, &outcome.details, outcome.priced.as_ref());
         let table = report::table(&outcome.summary, &outcome.details, outcome.priced.as_ref(), out.colour, out.width);
         out.data(&format!("{answer}\n\n{table}"))?;
+        let split = outcome.priced.as_ref().map_or(&[][..], |p| p.split.as_slice());
+        if !split.is_empty() {
+            out.data(&format!("\n{}", crate::split::markdown(split)))?;
+        }
     }
     for warning in &outcome.summary.warnings {
         out.note(&format!("warning: {warning}"));

@@ -7,6 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// A line on stderr. A closed stderr is no reason to fail.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// How far a run is, in tokens: the only measure that a cell knows of its own end.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,

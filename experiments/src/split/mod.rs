@@ -34,7 +34,11 @@ pub fn score(prepared: &Prepared<'_>, progress: &(dyn Fn(&str) + Sync)) -> anyho
         let scores = prepared.with_source(i, |ready| {
             let halves = halves(ready.acceptance.requests);
             if halves[1].len() < 2 {
-                anyhow::bail!("`split` needs at least 4 requests, acceptance `{}` has {}", source.name, halves[0].len() + halves[1].len());
+                anyhow::bail!(
+                    "`split` needs at least 4 requests, acceptance `{}` has {}",
+                    source.name,
+                    halves[0].len() + halves[1].len()
+                );
             }
             let cells: Vec<(Option<u32>, u32)> =
                 contexts.iter().flat_map(|&c| e.concurrency.iter().map(move |&n| (c, n))).collect();

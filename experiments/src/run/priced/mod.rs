@@ -42,6 +42,11 @@ pub(super) fn run(
     let prepared = Prepared::new(experiment, run).map_err(refused)?;
     let (groups, unfit) = Plan(&prepared).groups().map_err(refused)?;
     match gridded(&prepared) {
+        false if run.split => {
+            let why = "`split` needs cells on nested tables: closed arrivals, prefill excluded, record = \"summary\", a \
+                       block drafter, and policies without a memory (`off = false`, `calibration = \"claimed\"`)";
+            Err(refused(anyhow::anyhow!(why)))
+        }
         true => grid(&prepared, &groups, unfit, options),
         false => replayed(&prepared, &groups, unfit, registry, options),
     }
@@ -151,7 +156,15 @@ fn grid(
     let cells: Vec<&Cell> = details.iter().map(|d| &d.cell).collect();
     warnings.extend(doubts(prepared, &unfit, &cells));
     let summary = summary::summary(&experiment.name, &details, &warnings);
-    let priced = priced(prepared, answers, acceptances, unfit, &summary.cells);
+    let mut priced = priced(prepared, answers, acceptances, unfit, &summary.cells);
+    if prepared.run.split {
+        let note = |text: &str| {
+            if !options.quiet {
+                super::progress::note(text);
+            }
+        };
+        priced.split = crate::split::score(prepared, &note)?;
+    }
     write_json(&dir.join("summary.json"), &summary)?;
     write_json(&dir.join(PRICED_FILE), &priced)?;
     write_json(&dir.join("manifest.json"), &manifest.finished(begun.elapsed().as_secs_f64(), &walls, &failed))?;
@@ -246,5 +259,6 @@ fn priced(
         acceptances,
         answers,
         refused: unfit,
+        split: Vec::new(),
     }
 }
