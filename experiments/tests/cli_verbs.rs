@@ -47,7 +47,7 @@ fn file(folder: &Path, name: &str, text: &str) -> String {
 #[test]
 fn help_names_every_verb_and_the_exit_codes() {
     let (out, err) = run(&["--help"], 0);
-    for verb in ["run", "policies", "profiles", "policy", "doctor", "schema", "trace", "calibrate"] {
+    for verb in ["run", "policies", "profiles", "policy", "doctor", "schema", "trace", "calibrate", "advise"] {
         assert!(out.lines().any(|l| l.trim_start().starts_with(&format!("{verb} "))), "{verb}\n{out}");
     }
     assert!(out.contains("Exit codes") && err.is_empty());

@@ -15,7 +15,7 @@ pub use engines::{DRAFTER, EngineSetting, Support, settings, vllm_schedule};
 pub use flags::Flags;
 pub use sensitivity::sensitivities;
 pub use text::{COLUMNS, text};
-pub use types::{ADVICE_VERSION, Advice, AdviceRow, ChoiceSettings, ScheduleSetting, Sensitivity, Today};
+pub use types::{ADVICE_VERSION, Advice, AdviceRow, Alternative, ChoiceSettings, ScheduleSetting, Sensitivity};
 
 use crate::decide::{self, Setting};
 use crate::priced::{CostVariant, Prepared, Ready, Simulated};
@@ -27,6 +27,8 @@ use treeline_sim::profile::{DrafterKind, Engine};
 /// What one setting came to.
 struct Decided {
     setting: Setting,
+    /// The same where only fixed sizes have rates under a moved input.
+    among_fixed: Setting,
     answer: Answer,
     /// Mean cut share of the best candidate's rounds.
     cut: f64,
@@ -86,21 +88,12 @@ fn settings_of(
     let mut jobs = Vec::new();
     let mut refused = Vec::new();
     for &context in &contexts {
-        let positions = context.unwrap_or(outline.prompt);
         for &concurrency in &prepared.experiment.concurrency {
             let mut runs = Vec::new();
             for (i, c) in prepared.candidates.iter().enumerate().filter(|c| c.1.fast.is_some()) {
-                match room.fit(concurrency, positions.saturating_add(outline.response), c.budget + 1) {
+                match prepared.fits(&room, source, c, context, concurrency) {
                     Ok(()) => runs.push(i),
-                    Err(e) => refused.push(RefusedCell {
-                        acceptance: outline.name.clone(),
-                        context: positions,
-                        concurrency,
-                        choice: c.choice(),
-                        reason: e.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),
-                        missing_bytes: Some(e.missing_bytes() as f64),
-                        largest_cap: Some(e.largest_cap()),
-                    }),
+                    Err(cell) => refused.push(cell),
                 }
             }
             if !runs.is_empty() {
@@ -108,6 +101,7 @@ fn settings_of(
             }
         }
     }
+    let scaled = variants::Scaled::new(ready);
     let decide = |(context, concurrency, runs): &(Option<u32>, u32, Vec<usize>)| -> anyhow::Result<Decided> {
         let ran: Vec<Simulated> = runs
             .par_iter()
@@ -119,9 +113,18 @@ fn settings_of(
         let answer = decide::answer(&setting, &ready.resamples)
             .context("plain decoding is needed as the baseline: leave `baseline = false` out")?;
         setting.variants.extend(ready.variants(*context, *concurrency, &ran, extra, false));
+        if let Some(scaled) = &scaled {
+            setting.variants.extend(scaled.rates(ready, *context, *concurrency, &ran));
+        }
+        let mut among_fixed = setting.clone();
+        for v in &mut among_fixed.variants {
+            for (rate, _) in v.rates.iter_mut().zip(&setting.candidates).filter(|(_, c)| !c.fixed) {
+                *rate = f64::NAN;
+            }
+        }
         let best = ran.iter().find(|r| prepared.candidates[r.candidate].choice() == answer.best);
         let (cut, in_domain) = best.map_or((0.0, true), |r| (r.result.cut_share, r.result.in_domain));
-        Ok(Decided { setting, answer, cut, in_domain })
+        Ok(Decided { setting, among_fixed, answer, cut, in_domain })
     };
     Ok((jobs.par_iter().map(decide).collect::<anyhow::Result<_>>()?, refused))
 }
@@ -148,13 +151,21 @@ fn assemble(
     let mut rows = Vec::new();
     let mut moved = Vec::new();
     for d in decided {
-        let best = d.setting.candidates.iter().position(|c| c.choice == d.answer.best).unwrap_or(0);
-        let effects = decide::effects(&d.setting, best);
-        rows.push(row(d, &effects, present, &runs_today));
-        moved.push((d.answer.speedup, effects));
+        let fixed = best_of(&d.answer, &|choice| d.setting.candidates.iter().any(|c| c.fixed && c.choice == *choice));
+        // What hangs on an input is asked of choices with one size: the others size themselves by the costs that they are
+        // told, and their rates under another cost are not simulated.
+        let chosen = fixed.as_ref().and_then(|f| d.setting.candidates.iter().position(|c| c.choice == f.choice));
+        let effects = chosen.map_or_else(Vec::new, |chosen| decide::effects(&d.among_fixed, chosen));
+        rows.push(row(d, fixed.clone(), &effects, present, &runs_today));
+        if let Some(fixed) = fixed {
+            moved.push((fixed.speedup, effects));
+        }
     }
     let mut choices: Vec<Choice> = Vec::new();
-    for choice in rows.iter().flat_map(|r| std::iter::once(&r.best).chain(r.today.as_ref().map(|t| &t.choice))) {
+    for choice in rows
+        .iter()
+        .flat_map(|r| std::iter::once(&r.best).chain([&r.fixed, &r.today].into_iter().flatten().map(|a| &a.choice)))
+    {
         if !choices.contains(choice) {
             choices.push(choice.clone());
         }
@@ -180,8 +191,21 @@ fn assemble(
     }
 }
 
+/// The best candidate among those that `may`.
+fn best_of(a: &Answer, may: &dyn Fn(&Choice) -> bool) -> Option<Alternative> {
+    let mut best: Option<Alternative> = None;
+    for c in a.candidates.iter().filter(|c| may(&c.choice)) {
+        if best.as_ref().is_none_or(|b| c.speedup > b.speedup) {
+            let loss = (1.0 - c.speedup / a.speedup).max(0.0);
+            best = Some(Alternative { choice: c.choice.clone(), speedup: c.speedup, loss });
+        }
+    }
+    best
+}
+
 fn row(
     d: &Decided,
+    fixed: Option<Alternative>,
     effects: &[decide::Effect<'_>],
     present: Option<&Choice>,
     runs_today: &dyn Fn(&Choice) -> bool,
@@ -189,13 +213,6 @@ fn row(
     let a = &d.answer;
     let worst = effects.iter().max_by(|x, y| x.loss.total_cmp(&y.loss)).filter(|w| w.loss > 0.0);
     let gain = |choice: &Choice| a.candidates.iter().find(|c| c.choice == *choice).map(|c| c.speedup);
-    let mut today: Option<Today> = None;
-    for c in a.candidates.iter().filter(|c| runs_today(&c.choice)) {
-        if today.as_ref().is_none_or(|t| c.speedup > t.speedup) {
-            let loss = (1.0 - c.speedup / a.speedup).max(0.0);
-            today = Some(Today { choice: c.choice.clone(), speedup: c.speedup, loss });
-        }
-    }
     AdviceRow {
         acceptance: a.acceptance.clone(),
         context: a.context,
@@ -210,7 +227,8 @@ fn row(
         over_present: present.and_then(gain).map(|g| a.speedup / g),
         at_stake: worst.map_or(0.0, |w| w.loss),
         at_stake_input: worst.map(|w| format!("{}, {}", w.variant.input, w.variant.change)),
-        today,
+        fixed,
+        today: best_of(a, runs_today),
     }
 }
 

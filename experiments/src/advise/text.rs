@@ -1,7 +1,7 @@
 //! The advice as a person reads it, at most 100 columns wide.
 
 use super::engines::Support;
-use super::types::{Advice, AdviceRow};
+use super::types::{Advice, AdviceRow, Alternative};
 use crate::results::Choice;
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub fn text(advice: &Advice) -> String {
 }
 
 /// Widths of the columns; the second is aligned to the left, the last takes what is left.
-const WIDTHS: [usize; 8] = [7, 14, 5, 6, 18, 12, 7, 8];
+const WIDTHS: [usize; 8] = [7, 14, 13, 6, 11, 12, 7, 8];
 /// The column of what runs today, left out where that was not given.
 const PRESENT: usize = 5;
 
@@ -47,7 +47,7 @@ fn columns(cells: &[String; 9], present: bool) -> String {
     let mut line = String::new();
     for (i, (cell, width)) in cells.iter().zip(WIDTHS).enumerate().filter(|c| present || c.0 != PRESENT) {
         let cell = clip(cell, width);
-        let _ = if i == 1 { write!(line, " {cell:<width$}") } else { write!(line, "{cell:>width$}") };
+        let _ = if matches!(i, 1 | 2) { write!(line, "{cell:<width$}") } else { write!(line, "{cell:>width$}") };
         line.push(' ');
     }
     clip(&format!("{line} {}", cells[8]), COLUMNS)
@@ -59,26 +59,27 @@ fn head(out: &mut String, advice: &Advice, row: &AdviceRow) {
     let _ = writeln!(out, "\n{}", clip(&format!("{}, {context}", row.acceptance), COLUMNS));
     let present = advice.present.as_ref().map_or(String::new(), |p| format!("over {}", name(p)));
     let engine = advice.engine.clone();
-    let cells = ["at once", "run", "nodes", "tokens", "over plain", &present, "P(best)", "at stake", &engine];
+    let cells = ["at once", "run", "fixed", "tokens", "over plain", &present, "P(best)", "at stake", &engine];
     let _ = writeln!(out, "{}", columns(&cells.map(str::to_owned), advice.present.is_some()));
 }
 
 fn line(out: &mut String, advice: &Advice, row: &AdviceRow) {
-    let today = match &row.today {
-        Some(t) if t.choice == row.best => "runs it".to_owned(),
-        Some(t) => format!("{} {}", name(&t.choice), signed(-t.loss)),
+    let other = |a: &Option<Alternative>, same: &str, loss: bool| match a {
+        Some(a) if a.choice == row.best => same.to_owned(),
+        Some(a) if loss => format!("{} {}", name(&a.choice), signed(-a.loss)),
+        Some(a) => name(&a.choice),
         None => "–".to_owned(),
     };
     let cells = [
         row.concurrency.to_string(),
         name(&row.best),
-        format!("{:.1}", row.nodes),
+        other(&row.fixed, "the same", false),
         format!("{:.2}", row.tau),
-        format!("{} ({}…{})", signed(row.speedup - 1.0), whole(row.lo - 1.0), whole(row.hi - 1.0)),
+        format!("{} ±{:.0}", signed(row.speedup - 1.0), (row.hi - row.speedup) * 100.0),
         row.over_present.map_or("–".to_owned(), |over| signed(over - 1.0)),
         format!("{:.2}", row.p_best),
         share(row.at_stake),
-        today,
+        other(&row.today, "runs it", true),
     ];
     let _ = writeln!(out, "{}", columns(&cells, advice.present.is_some()));
 }
@@ -160,10 +161,6 @@ pub(super) fn name(choice: &Choice) -> String {
 fn signed(x: f64) -> String {
     let percent = x * 100.0;
     if percent.abs() >= 9.95 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
-}
-
-fn whole(x: f64) -> String {
-    format!("{:+.0}", x * 100.0)
 }
 
 fn share(x: f64) -> String {

@@ -61,17 +61,20 @@ pub struct AdviceRow {
     pub p_best: f64,
     /// Throughput over what runs today; `null` where that was not given or does not fit.
     pub over_present: Option<f64>,
-    /// The most throughput that is lost by running `best` when one input is off by its stated error, as a share.
+    /// The best policy whose trees have the same size in every step: `best`, where it is one.
+    pub fixed: Option<Alternative>,
+    /// The most throughput that is lost by running `fixed` when one input is off by its stated error, against the fixed
+    /// choice that is then the best, as a share.
     pub at_stake: f64,
     /// That input; `null` where nothing is at stake.
     pub at_stake_input: Option<String>,
-    /// What the deployment's engine can run today.
-    pub today: Option<Today>,
+    /// The best of what the deployment's engine can run today.
+    pub today: Option<Alternative>,
 }
 
-/// The best of what an engine can run.
+/// Another choice beside the best one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Today {
+pub struct Alternative {
     /// Which.
     pub choice: Choice,
     /// Its throughput over plain decoding.
