@@ -284,6 +284,7 @@ pub fn run(plan: &Plan) -> (Summary, Priced) {
         points: (1..=65).map(|rows| ExpertPoint { rows, u: scale * u(f64::from(rows).powf(power)) }).collect(),
     };
     let priced = Priced {
+        split: Vec::new(),
         schema_version: 1,
         setup: PricedSetup {
             hardware: "b300-sxm6".to_owned(),
