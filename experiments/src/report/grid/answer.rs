@@ -188,7 +188,8 @@ fn span(answers: &[&Answer]) -> String {
         return format!("{users}: plain decoding");
     }
     let what = if answers.iter().any(|a| words::below_cap(a)) {
-        format!("{}, {}", first.best.policy, range(words::nodes(first), words::nodes(last)))
+        let nodes = |a: &Answer| fmt::fixed((a.rows - 1.0).max(0.0), 0);
+        format!("{}, about {} nodes", first.best.policy, range(nodes(first), nodes(last)))
     } else {
         words::choice(&first.best)
     };
