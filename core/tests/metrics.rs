@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use treeline_core::metrics::{Tally, Warning, warnings};
-use treeline_core::{End, Entry, Fault, PhaseTimes, RoundLog, Step};
+use treeline_core::{End, Entry, Fault, PhaseTimes, Priced, RoundLog, Step};
 
 /// One request's step: `rows` verified, `accepted` drafts (all of rank 0) and a bonus.
 fn entry(index: usize, rows: u32, accepted: u32) -> Entry {
@@ -77,6 +77,38 @@ fn experts_and_times_are_grouped_by_the_rounds_rows() {
     // Prefill stays out; both requests waited for each round.
     assert_eq!(tally.ms_mean(), Some(3.0));
     assert_eq!(tally.tpot(2).ms(), Some(12.0 / 8.0));
+}
+
+/// What a cost model says of a round stands in where nothing was counted, and can be told apart.
+#[test]
+fn modelled_experts_stand_in_for_counted_ones_and_say_so() {
+    let priced = |experts, in_domain, charged_ms| Priced {
+        experts,
+        padded_rows: 8,
+        watts: 300.0,
+        joules: 2.5,
+        in_domain,
+        charged_ms,
+    };
+    let timed = |experts: &[u32], priced| RoundLog {
+        entries: vec![entry(0, 4, 1), entry(1, 2, 1)],
+        experts: experts.to_vec(),
+        times: Some(PhaseTimes { ms: [7.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0] }),
+        priced,
+        ..RoundLog::default()
+    };
+    let mut tally = Tally::new();
+    tally.add(&timed(&[10], Some(priced(Some(50.0), true, 0.0))));
+    tally.add(&timed(&[], Some(priced(Some(20.0), false, 7.0))));
+    tally.add(&timed(&[], Some(priced(None, true, 0.0))));
+    tally.add(&timed(&[30], None));
+    assert_eq!(tally.experts_mean(), Some(20.0), "10 and 30 counted, 20 modelled; one round knows nothing");
+    let sum = tally.priced();
+    assert_eq!((sum.rounds, sum.outside, sum.experts_modelled, sum.padded_rows), (3, 1, 1, 24));
+    assert_eq!((sum.joules, sum.charged_ms), (7.5, 7.0));
+    // Prefill counts where it was charged, once per request that waited for it.
+    assert_eq!(tally.ms_mean(), Some((4.0 * 2.0 + 7.0) / 4.0));
+    assert_eq!(tally.requests()[1].ms, 15.0);
 }
 
 /// Public fault 11: the acceptance rate falls with the budget by arithmetic alone, τ does not.

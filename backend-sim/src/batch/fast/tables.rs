@@ -5,13 +5,16 @@ use crate::nested::Nested;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Tapes by tree and cut of the response.
+type Tapes = BTreeMap<(Shape, Option<u32>), Arc<Tape>>;
+
 /// What every cell over one trace shares: the nested tables, and each fixed policy's rounds, made when first asked for. Any
 /// number of threads may use one; what they get does not depend on who came first.
 #[derive(Debug)]
 pub struct Tables<'n> {
     nested: &'n Nested,
     factors: Vec<f32>,
-    tapes: Mutex<BTreeMap<(Shape, Option<u32>), Arc<Tape>>>,
+    tapes: Mutex<Tapes>,
 }
 
 impl<'n> Tables<'n> {
@@ -43,7 +46,7 @@ impl<'n> Tables<'n> {
     /// The rounds of a fixed policy.
     pub(super) fn tape(&self, shape: Shape, response: Option<u32>) -> Arc<Tape> {
         let key = (shape, response);
-        let known = |tapes: &BTreeMap<_, Arc<Tape>>| tapes.get(&key).cloned();
+        let known = |tapes: &Tapes| tapes.get(&key).cloned();
         // A poisoned lock holds whole tapes all the same.
         let lock = || self.tapes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tape) = known(&lock()) {
