@@ -69,6 +69,38 @@ fn what_is_no_finished_run_is_refused_by_name() {
     assert!(err.contains(&format!("{}.json", details[4].key)) && err.contains("line 1"), "{err}");
 }
 
+/// A grid's cells lie in one file a group.
+#[test]
+fn a_priced_run_is_drawn_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (summary, priced) = crate::priced::run(&crate::grid::small());
+    let write = |name: &str, value: serde_json::Value| {
+        std::fs::write(dir.path().join(name), serde_json::to_vec(&value).unwrap()).unwrap();
+    };
+    std::fs::create_dir(dir.path().join("cells")).unwrap();
+    let detail = |cell: &treeline::results::Cell| {
+        let mut d = crate::data::cell("plain", serde_json::json!({}), 0, 0.0, 1.0, 1.0);
+        (d.cell, d.per_request) = (cell.clone(), Vec::new());
+        d
+    };
+    for (i, group) in summary.cells.chunks(6).enumerate() {
+        let details: Vec<CellDetail> = group.iter().map(detail).collect();
+        write(&format!("cells/{i:03}.json"), serde_json::to_value(details).unwrap());
+    }
+    write("summary.json", serde_json::to_value(&summary).unwrap());
+    write("priced.json", serde_json::to_value(&priced).unwrap());
+    write("manifest.json", context().manifest);
+    std::fs::write(dir.path().join("experiment.resolved.toml"), context().resolved_toml).unwrap();
+    let file = dir.path().join("map.svg");
+    let (out, _) = report(dir.path(), &["--picture", file.to_str().unwrap()], 0);
+    assert!(out.starts_with("kimi-k2.6 on 8× b300-sxm6, at 8k context: ") && out.contains("acceptance"), "{out}");
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("<section id=\"map\">") && page.contains("class=\"ceiling\""));
+    assert!(std::fs::read_to_string(file).unwrap().contains("class=\"ceiling\""));
+    let (out, _) = report(dir.path(), &["--markdown"], 0);
+    assert_eq!(out, markdown(&summary, &[], Some(&priced), None));
+}
+
 /// The figures of the tables are those of the responses.
 #[test]
 fn markdown_has_tau_by_domain_with_and_without_loops() {

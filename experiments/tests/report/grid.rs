@@ -18,7 +18,8 @@ fn plainly(page: &str) -> String {
     page.replace('\u{2060}', "").replace('\u{a0}', " ")
 }
 
-fn small() -> Plan {
+/// Two sources, two contexts; 256 requests of the longer one do not fit.
+pub fn small() -> Plan {
     Plan {
         anchors: vec![("easy", 5.3), ("hard", 2.1)],
         contexts: vec![8192, 65_536],

@@ -7,48 +7,13 @@ use maud::{Markup, html};
 use std::fmt::Write as _;
 
 use super::shades::{EDGES, shade};
+use super::tile::{HeatRow, Tile, hatch, printed};
 use super::{FONT, clipped, px, text_width};
-use crate::report::fmt;
 
 /// Room above the tiles.
 const TOP: f64 = 6.0;
 /// Air between the ladder and the rows above it.
 const APART: f64 = 7.0;
-
-/// What stands in one place of the map.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::report) enum Tile {
-    /// Not asked for.
-    Absent,
-    /// Asked for and refused; why.
-    Refused(String),
-    /// A ratio.
-    Ratio {
-        /// The value.
-        value: f64,
-        /// What it says when pointed at.
-        note: String,
-        /// Marked in its corner: outside the domain of its tables.
-        flag: bool,
-    },
-}
-
-impl Tile {
-    fn ratio(&self) -> Option<f64> {
-        match self {
-            Self::Ratio { value, .. } if value.is_finite() => Some(*value),
-            _ => None,
-        }
-    }
-}
-
-/// One row of tiles.
-pub(in crate::report) struct HeatRow {
-    /// To its left.
-    pub label: String,
-    /// One per column.
-    pub tiles: Vec<Tile>,
-}
 
 /// How much a map says beside its colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,20 +224,6 @@ impl Heat {
 fn shown(i: usize, ladder: usize, high: f64) -> bool {
     let stride = (13.0 / high).ceil().max(1.0) as usize;
     i < ladder && i.is_multiple_of(stride)
-}
-
-/// A ratio in a tile.
-pub(in crate::report) fn printed(value: f64) -> String {
-    if value >= 100.0 { fmt::short(value) } else { fmt::fixed(value, if value >= 9.995 { 1 } else { 2 }) }
-}
-
-/// Two slanted strokes in a tile.
-fn hatch(x: f64, y: f64, w: f64, h: f64) -> String {
-    let slant = h.min(w / 2.0);
-    [0.0, 1.0].iter().fold(String::new(), |d, k| {
-        let from = x + w * (0.25 + 0.5 * k) - slant / 2.0;
-        format!("{d}M{} {}l{} -{}", px(from), px(y + h), px(slant), px(h))
-    })
 }
 
 #[cfg(test)]

@@ -14,15 +14,17 @@ mod scale;
 mod shades;
 mod steps;
 mod strokes;
+mod tile;
 
 pub(super) use bars::{Bar, Bars, Drawn, Part};
 pub(super) use chart::{Axis, Chart, Look, Point, Reference, Series};
 pub(super) use dots::{Dot, DotRow, Dots};
-pub(super) use heat::{Heat, HeatRow, Size, Tile, printed};
+pub(super) use heat::{Heat, Size};
 pub(super) use marks::swatch;
 pub(super) use scale::Kind;
 pub(super) use shades::{EDGES, edge, heat_key, shade};
 pub(super) use steps::{Move, Step, Steps};
+pub(super) use tile::{HeatRow, Tile, printed};
 
 /// Width of every picture in its own units; the page scales it.
 const WIDTH: f64 = 440.0;
