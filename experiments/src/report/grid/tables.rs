@@ -22,7 +22,7 @@ pub(super) fn overview(view: &View<'_>, context: u32) -> Option<Markup> {
         return None;
     }
     Some(html! {
-        div class="scroll" { table class="answers" style={ "min-width:" (56 + 99 * anchors.len()) "px" } {
+        div class="scroll" { table class="answers" style={ "min-width:" (56 + 99 * anchors.len()) "px;max-width:" (56 + 260 * anchors.len()) "px" } {
             thead { tr {
                 th class="text" scope="col" { "Users" }
                 @for &a in &anchors {
