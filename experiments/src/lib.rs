@@ -7,6 +7,7 @@ pub mod config;
 pub mod decide;
 pub mod import;
 pub mod priced;
+pub mod optables;
 pub mod report;
 pub mod results;
 pub mod run;

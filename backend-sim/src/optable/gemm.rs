@@ -27,15 +27,23 @@ pub struct GemmTable {
     lines: Vec<Option<Line>>,
 }
 
-/// How far beyond the last n a product may lie and still count as measured, once its time is proportional to n there: a vocabulary
-/// of 151,936 against 65,536 measured outputs.
+/// How far beyond the last n a product may lie and still count as measured: a vocabulary of 151,936 against 65,536 measured outputs.
 const STREAMED: f64 = 3.0;
+/// The weights in bytes that the product at the last n must have for that: more than any cache holds, so that more columns only take
+/// in proportion longer.
+const STREAM_BYTES: f64 = 256.0 * 1024.0 * 1024.0;
 
 impl GemmTable {
     /// Where it comes from.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// The arithmetic.
+    #[must_use]
+    pub fn dtype(&self) -> &str {
+        &self.dtype
     }
 
     /// The measured outputs n and inputs k.
@@ -62,9 +70,9 @@ impl GemmTable {
 
     /// The time of m rows into n outputs from k inputs, log-log between grid points.
     ///
-    /// Beyond the last n the time grows in proportion to n, and counts as inside up to three times that n where the last two
-    /// columns agree with proportion to 10 %: such a product only streams its weights, or only computes. Any other query beyond the
-    /// grid is outside; below the grid it has the time of the smallest product.
+    /// Beyond the last n the time grows in proportion to n, and counts as inside up to three times that n where the last product
+    /// streams more weights than any cache holds. Any other query beyond the grid is outside; below the grid it has the time of the
+    /// smallest product.
     #[must_use]
     pub fn us(&self, m: f64, n: f64, k: f64) -> Looked {
         let (n0, n1, v, n_in) = locate(&self.n, &self.ln_n, n);
@@ -86,7 +94,7 @@ impl GemmTable {
             looked.us *= k / last_k;
         }
         if n > last_n {
-            let streams = n <= STREAMED * last_n && self.proportional(k0, m);
+            let streams = n <= STREAMED * last_n && 2.0 * last_n * k >= STREAM_BYTES;
             looked = Looked { us: looked.us * n / last_n, inside: looked.inside && streams };
         } else if !n_in {
             looked.inside = false;
@@ -101,16 +109,6 @@ impl GemmTable {
         }
         let near = (0..=n).rev().find_map(|i| self.line(i, k).map(|line| line.at(m).us * self.n[n] / self.n[i]));
         Looked { us: near.unwrap_or(f64::NAN), inside: false }
-    }
-
-    fn proportional(&self, k: usize, m: f64) -> bool {
-        let count = self.n.len();
-        if count < 2 {
-            return false;
-        }
-        let ratio = self.n[count - 1] / self.n[count - 2];
-        let grown = self.corner(count - 1, k, m).us / self.corner(count - 2, k, m).us;
-        (grown / ratio - 1.0).abs() < 0.1
     }
 }
 

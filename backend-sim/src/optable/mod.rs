@@ -24,6 +24,9 @@ mod gemm;
 mod key;
 mod mla;
 mod moe;
+mod summary;
+pub mod transfer;
+mod work;
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -37,6 +40,8 @@ pub use gemm::{GemmKey, GemmTable};
 pub use key::{Origin, Wanted};
 pub use mla::{BmmKey, BmmSide, BmmTable, MlaKey, MlaPart, MlaTable};
 pub use moe::{MoeFit, MoeKey, MoeShape, MoeTable, Routing};
+pub use summary::Summary;
+pub use work::{Rates, Work};
 
 /// The files of a set of tables, in the order in which they are read.
 pub const FILES: [&str; 7] =
@@ -52,6 +57,9 @@ pub const SHIPPED: [&str; 7] = [
     include_str!("../../optables/gemm.csv"),
     include_str!("../../optables/attention.csv"),
 ];
+
+/// The notice that goes with the files.
+pub const NOTICE: &str = include_str!("../../optables/NOTICE");
 
 /// A set of tables.
 #[derive(Clone, Debug)]

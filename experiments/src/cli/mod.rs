@@ -13,6 +13,7 @@ mod advise;
 mod calibrate;
 mod doctor;
 mod import;
+mod optables;
 mod out;
 mod policies;
 mod policy_new;
@@ -24,6 +25,7 @@ mod trace;
 mod tree_text;
 
 use crate::config::{self, ConfigError, Experiment, Overrides};
+use crate::optables::ImportError;
 use crate::run::Refused;
 use crate::trace::TraceFileError;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -31,6 +33,7 @@ use out::{HungUp, Out};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use treeline_policies::Registry;
+use treeline_sim::optable::TableError;
 
 const ABOUT: &str = "How large a draft tree pays: experiments on tree speculative decoding.";
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 something failed while it ran (a failed cell counts), 2 the command line or \
@@ -83,6 +86,9 @@ enum Verb {
     Import(import::ImportVerb),
     /// Say which policy and budget to run on a deployment, how sure that is, and the engines' flags for it.
     Advise(advise::AdviseArgs),
+    /// Tables of measured operation times: import them, list them.
+    #[command(subcommand)]
+    Optables(optables::OptablesVerb),
     /// Measure what a step costs on this machine and print it as the [cost] section of an experiment.
     Calibrate {
         /// The experiment whose models, context and backend are measured.
@@ -186,7 +192,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
             out.error(&e);
             let wrong_file = e.is::<ConfigError>() || e.is::<TraceFileError>() || e.is::<Refused>();
             let foreign = e.is::<crate::import::ImportError>() || e.is::<treeline_sim::accept::ProcessError>();
-            let refused = wrong_file || foreign || e.is::<Usage>();
+            let tables = e.is::<ImportError>() || e.is::<TableError>();
+            let refused = wrong_file || foreign || tables || e.is::<Usage>();
             ExitCode::from(if refused { 2 } else { 1 })
         }
     }
@@ -205,6 +212,7 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Trace(TraceVerb::Record(args)) => trace::record(&args, registry, out)?,
         Verb::Trace(TraceVerb::Info { file, json }) => trace::info(&file, json, out)?,
         Verb::Import(verb) => import::run(&verb, out)?,
+        Verb::Optables(verb) => optables::run(&verb, out)?,
         Verb::Calibrate { file, out: None, quiet } => calibrate::run(&file, quiet, registry, out)?,
         Verb::Calibrate { file, out: Some(to), quiet } => calibrate::write(&file, &to, quiet, registry, out)?,
         Verb::Advise(args) => advise::run(&args, registry, out)?,

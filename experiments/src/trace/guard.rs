@@ -13,7 +13,7 @@ const VALUES_PER_BYTE: u64 = 64;
 const SNAPPY_GROWTH: u64 = 22;
 
 /// Magic numbers and the footer's length.
-pub(super) fn envelope(bytes: &[u8]) -> Result<(), String> {
+pub(crate) fn envelope(bytes: &[u8]) -> Result<(), String> {
     let tail = bytes.len().checked_sub(8).and_then(|at| bytes.get(at..)).filter(|_| bytes.len() >= 12);
     let Some((tail, magic)) = tail.and_then(|t| t.split_at_checked(4)) else {
         return Err(format!("is no Parquet file: {} bytes", bytes.len()));
@@ -125,15 +125,15 @@ fn page_header(thrift: &mut Thrift<'_>) -> Option<PageHeader> {
     Some(header)
 }
 
-const I32: u8 = 5;
-const STRUCT: u8 = 12;
+pub(crate) const I32: u8 = 5;
+pub(crate) const STRUCT: u8 = 12;
 /// Deepest nesting that a page header can have, with room.
 const NESTING: u32 = 8;
 
 /// A reader of the Thrift compact protocol; `None` = the bytes end or make no sense.
-struct Thrift<'b> {
-    bytes: &'b [u8],
-    at: usize,
+pub(crate) struct Thrift<'b> {
+    pub(crate) bytes: &'b [u8],
+    pub(crate) at: usize,
 }
 
 impl Thrift<'_> {
@@ -161,13 +161,13 @@ impl Thrift<'_> {
         None
     }
 
-    fn signed(&mut self) -> Option<i64> {
+    pub(crate) fn signed(&mut self) -> Option<i64> {
         let x = self.varint()?;
         Some((x >> 1) as i64 ^ -((x & 1) as i64))
     }
 
     /// Type of the next field, whose id goes to `id`; inner `None` at the end of the struct.
-    fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
+    pub(crate) fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
         let byte = self.byte()?;
         if byte == 0 {
             return Some(None);
@@ -179,7 +179,7 @@ impl Thrift<'_> {
         Some(Some(byte & 0x0f))
     }
 
-    fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
+    pub(crate) fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         if depth > NESTING {
             return None;
         }

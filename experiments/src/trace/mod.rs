@@ -28,7 +28,7 @@
 mod columns;
 mod edit;
 mod error;
-mod guard;
+pub(crate) mod guard;
 mod info;
 mod read;
 mod seal;
