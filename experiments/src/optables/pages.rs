@@ -160,3 +160,37 @@ impl PageReader for Pages {
         self.get_next_page().map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::basic::ZstdLevel;
+
+    const TEXT: &[u8] = b"measured, measured, measured, measured, and measured again";
+
+    fn packed(compression: Compression) -> Bytes {
+        match compression {
+            Compression::SNAPPY => snap::raw::Encoder::new().compress_vec(TEXT).unwrap().into(),
+            Compression::ZSTD(_) => {
+                ruzstd::encoding::compress_to_vec(TEXT, ruzstd::encoding::CompressionLevel::Fastest).into()
+            }
+            _ => Bytes::from_static(TEXT),
+        }
+    }
+
+    #[test]
+    fn every_compression_unpacks_to_what_its_header_says_or_fails() {
+        for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default())] {
+            let page = packed(compression);
+            assert_eq!(unpack(compression, &page, TEXT.len()).unwrap(), TEXT, "{compression}");
+            for wrong in [0, TEXT.len() - 1, TEXT.len() + 1, 1 << 40] {
+                let error = unpack(compression, &page, wrong).unwrap_err().to_string();
+                assert!(error.contains("another length"), "{compression} {wrong}: {error}");
+            }
+            assert!(unpack(compression, &page.slice(..page.len() / 2), TEXT.len()).is_err(), "{compression}");
+        }
+        assert!(
+            unpack(Compression::LZ4, &packed(Compression::SNAPPY), 9).unwrap_err().to_string().contains("not read")
+        );
+    }
+}
