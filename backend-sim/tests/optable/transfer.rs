@@ -17,10 +17,8 @@ fn h200_from_b200_and_b300() {
     let doc = document("optables.md");
     let mut missing = Vec::new();
     let mut ops = 0;
-    // HGX B200 datasheet.
-    let b200 = Rates { bytes_s: 7.7e12, flops_s: 2250e12, link_s: 900e9 };
-    for (system, source) in [("b200", b200), ("b300", rates("b300-sxm6"))] {
-        for t in leave_out(OpTables::shipped(), ("h200", &h200), (system, &source)) {
+    for (system, name) in [("b200", "b200-sxm"), ("b300", "b300-sxm6")] {
+        for t in leave_out(OpTables::shipped(), ("h200", &h200), (system, &rates(name))) {
             let spread = |s: &treeline_sim::optable::transfer::Spread| {
                 format!("{:.0} % | {:.0} % | {:+.0} %", 100.0 * s.median, 100.0 * s.p90, 100.0 * s.bias)
             };
