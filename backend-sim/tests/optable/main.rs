@@ -1,5 +1,7 @@
 //! Op tables: known figures, domains, bad input, and one machine predicted from another.
 
+#![allow(clippy::print_stdout, reason = "the figures go to docs/optables.md")]
+
 mod broken;
 mod domain;
 mod golden;
