@@ -14,7 +14,24 @@ pub struct InputError {
     pub source: String,
 }
 
+/// 90th percentile of |predicted / measured − 1| over the ten public cells of docs/validation-tpot.md; a test holds it.
+const WHOLE_STEP: f64 = 0.08;
+
 impl CostModel {
+    /// The stated error of a whole step: what the tier was found to be off by where a step was measured. None for the bound.
+    #[must_use]
+    pub fn step_error(&self) -> Option<InputError> {
+        let (relative, source) = match self.tier {
+            Tier::Bound => return None,
+            Tier::Calibrated => (self.words.held_out, "90th percentile of the calibration's error on held-out steps"),
+            Tier::Table => (
+                WHOLE_STEP,
+                "90th percentile on public plain steps of Kimi K2.5 on 8 × H200 (docs/validation-tpot.md); trees and other machines are not validated",
+            ),
+        };
+        Some(InputError { input: "step", relative, source: source.into() })
+    }
+
     /// The error of each class of times under this tier. None for the bound: it is a limit, not an estimate.
     #[must_use]
     pub fn errors(&self) -> Vec<InputError> {

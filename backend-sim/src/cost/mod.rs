@@ -25,6 +25,7 @@ mod setup;
 mod slots;
 mod tables;
 mod target;
+mod tiles;
 mod work;
 
 pub use calibrated::{Calibration, Domain, FittedOp, HeldOut, Manifest, StepPoint};

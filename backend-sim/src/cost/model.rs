@@ -55,7 +55,7 @@ impl CostModel {
         let (d, model) = (setup.deployment, setup.model);
         let roof = Roof::new(setup.hardware, d.ranks);
         let lookups = match setup.tier {
-            Tier::Table => Some(Lookups::new(setup.tables, setup.hardware, d, roof, setup.scales)?),
+            Tier::Table => Some(Lookups::new(setup, setup.experts.as_ref(), roof)?),
             Tier::Bound | Tier::Calibrated => None,
         };
         let latent = matches!(model.attention, Attention::Mla { .. });

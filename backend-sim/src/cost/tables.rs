@@ -6,14 +6,17 @@ use super::law::{ExpertLaw, PassLaw, RowLaw};
 use super::line::Origin;
 use super::op::{AttentionOp, ExpertOp, Pass, RowOp};
 use super::scales::{Class, OpScales};
+use super::setup::CostSetup;
 use super::slots::{SLOTS, Slot};
 use super::target::{Formulation, IN_MODULE};
+use super::tiles::Tiles;
 use super::work::{Roof, Work};
+use crate::experts::{Experts, Popularity};
 use crate::optable::{
     AllReduceTable, ArKey, BmmKey, BmmSide, BmmTable, Collective, GemmKey, GemmTable, Launch, Looked, MlaKey, MlaPart,
     MoeKey, MoeShape, MoeTable, OpTables, TableError, Wanted,
 };
-use crate::profile::{Allreduce, Attention, Deployment, Drafter, Hardware, Model, TableRef};
+use crate::profile::{Allreduce, Attention, Deployment, Drafter, Model, TableRef};
 
 /// Looks up ops for one deployment.
 pub(super) struct Lookups<'t> {
@@ -24,6 +27,7 @@ pub(super) struct Lookups<'t> {
     allreduce: Option<&'t AllReduceTable>,
     roof: Roof,
     scales: OpScales,
+    experts: Option<&'t Experts>,
 }
 
 fn refused(op: &str, error: &TableError, key: &str) -> CostError {
@@ -39,13 +43,8 @@ fn wanted<'k>(system: &'k str, table: &'k TableRef) -> Wanted<'k> {
 }
 
 impl<'t> Lookups<'t> {
-    pub(super) fn new(
-        tables: &'t OpTables,
-        hardware: &'t Hardware,
-        deployment: &'t Deployment,
-        roof: Roof,
-        scales: OpScales,
-    ) -> Result<Self, CostError> {
+    pub(super) fn new(setup: &CostSetup<'t>, experts: Option<&'t Experts>, roof: Roof) -> Result<Self, CostError> {
+        let (tables, hardware, deployment) = (setup.tables, setup.hardware, setup.deployment);
         let Some(system) = hardware.system.as_deref() else {
             return Err(CostError::Needs {
                 tier: super::Tier::Table,
@@ -71,7 +70,7 @@ impl<'t> Lookups<'t> {
             }
             _ => None,
         };
-        Ok(Self { tables, deployment, system, gemm, allreduce, roof, scales })
+        Ok(Self { tables, deployment, system, gemm, allreduce, roof, scales: setup.scales, experts })
     }
 
     fn kv(&self) -> &'static str {
@@ -179,9 +178,13 @@ impl<'t> Lookups<'t> {
         let (least, most) = layer.rows();
         let mut base = vec![0.0; SLOTS];
         let mut inside = vec![true; SLOTS];
+        let popularity = self.experts.map_or(&Popularity::Even, Experts::popularity);
+        let tiled = Tiles::of(layer, popularity)
+            .map(|tiles| tiles.tabulate((0..SLOTS).map(|at| f64::from(Slot::rows(at))), |rows| fit.h(rows)));
         for at in 1..SLOTS {
             let rows = f64::from(Slot::rows(at));
-            base[at] = finite("routed experts", times * (fit.t0 + fit.h(rows)))?;
+            let h = tiled.as_ref().map_or_else(|| fit.h(rows), |tiled| tiled[at]);
+            base[at] = finite("routed experts", times * (fit.t0 + h))?;
             inside[at] = rows >= least && rows <= most;
         }
         Ok(ExpertLaw { base, per_expert: times * fit.c, floor: vec![0.0; SLOTS], inside, origin: Origin::Table })

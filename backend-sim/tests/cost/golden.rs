@@ -118,6 +118,24 @@ fn routed_experts_cost_what_one_h200_measured() {
     }
 }
 
+/// Balanced rows of SGLang's kernel double between 384 and 512 rows, where every expert needs its second tile at once; independent
+/// rows do not. Monotone, without a cliff, and within 15 % of the table's power-law rows, which are not used by the model.
+#[test]
+fn experts_have_no_cliff_where_only_balanced_rows_have_one() {
+    let model = Scene { drafter: None, ..Scene::kimi_b300() }.model(Tier::Table);
+    let us = |rows| {
+        let q = StepQuery { rows, ..StepQuery::plain(1, 1024) };
+        line(&model.breakdown(&q), "routed experts").us / 60.0
+    };
+    let all: Vec<f64> = (1..=64).map(|i| us(64 * i)).collect();
+    assert!(all.windows(2).all(|w| w[1] >= w[0]), "monotone: {all:.0?}");
+    assert!(all[1..16].windows(2).all(|w| w[1] < 1.2 * w[0]), "no cliff: {all:.0?}");
+    for (rows, power_law) in [(128, 290.8), (256, 393.9), (384, 495.1), (512, 600.3), (768, 811.0)] {
+        println!("{rows} rows: {:.0} µs, power law {power_law}", us(rows));
+        assert!((us(rows) / power_law - 1.0).abs() < 0.15, "{rows} rows: {} against {power_law}", us(rows));
+    }
+}
+
 /// A conditional drafter runs once a step, or once a wave where the query says how many there were.
 #[test]
 fn a_conditional_drafter_runs_once_a_wave() {
