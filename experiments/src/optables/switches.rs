@@ -43,7 +43,7 @@ fn jumps(points: &[(i64, f64)], graph: bool) -> Vec<i64> {
         let (before, after) = (pair[0].1, pair[1].1);
         let grown = after / before;
         let grew = if i > 0 { before / points[i - 1].1 } else { 1.0 };
-        let step = grown > STEP.0 && grew < STEP.1 && before > TELLING / 2.0;
+        let step = grown > STEP.0 && (FASTER..STEP.1).contains(&grew) && before > TELLING / 2.0;
         let faster = grown < FASTER && before > TELLING;
         if after > TELLING && before > TELLING / 2.0 && (grown > MORE_THAN_DOUBLE || (graph && (step || faster))) {
             found.push(pair[1].0);
