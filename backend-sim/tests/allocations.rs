@@ -44,7 +44,7 @@ fn trace(ids: bool) -> Arc<Trace> {
     let (depth, width, tokens) = (4u32, 6u32, 400u32);
     let position = |index: u32| {
         let logp = |rank: u32| -0.4 - 1.1 * rank as f32;
-        let truth = |d: u32| Some((index * 7 + d * 3) % 11 % width).filter(|_| (index + d) % 5 > 0);
+        let truth = |d: u32| Some((index * 7 + d * 3) % 11 % width).filter(|_| !(index + d).is_multiple_of(5));
         Position {
             ends: (1..=depth).map(|d| d * width).collect(),
             logp: (0..depth * width).map(|i| logp(i % width)).collect(),
