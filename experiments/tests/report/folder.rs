@@ -69,7 +69,7 @@ fn what_is_no_finished_run_is_refused_by_name() {
     assert!(err.contains(&format!("{}.json", details[4].key)) && err.contains("line 1"), "{err}");
 }
 
-/// A grid's cells lie in one file a group.
+/// The map, its picture and the answers are had from the folder alone.
 #[test]
 fn a_priced_run_is_drawn_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,9 +83,8 @@ fn a_priced_run_is_drawn_again() {
         (d.cell, d.per_request) = (cell.clone(), Vec::new());
         d
     };
-    for (i, group) in summary.cells.chunks(6).enumerate() {
-        let details: Vec<CellDetail> = group.iter().map(detail).collect();
-        write(&format!("cells/{i:03}.json"), serde_json::to_value(details).unwrap());
+    for (i, cell) in summary.cells.iter().enumerate() {
+        write(&format!("cells/{i:03}.json"), serde_json::to_value(detail(cell)).unwrap());
     }
     write("summary.json", serde_json::to_value(&summary).unwrap());
     write("priced.json", serde_json::to_value(&priced).unwrap());
