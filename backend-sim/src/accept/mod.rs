@@ -6,6 +6,7 @@
 
 mod anchors;
 mod chain;
+mod check;
 pub mod fit;
 mod generate;
 mod parameter;

@@ -1,7 +1,6 @@
 //! The parameters of a synthetic drafter–target process, and their file.
 
 use super::parameter::{Parameter, Rates};
-use super::shape::Shape;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -224,52 +223,6 @@ impl Process {
     /// [`ProcessError::Value`] when it holds something that has no file form.
     pub fn to_toml(&self) -> Result<String, ProcessError> {
         toml::to_string(self).map_err(|e| self.value("toml", &e.to_string()))
-    }
-
-    /// Checks every value against its meaning, and that some process shows such rates.
-    ///
-    /// # Errors
-    /// [`ProcessError::Value`]: the first key that is wrong.
-    pub fn check(&self) -> Result<(), ProcessError> {
-        self.check_values()?;
-        Shape::of(self).map(drop)
-    }
-
-    pub(super) fn check_values(&self) -> Result<(), ProcessError> {
-        let rates = &self.conditional.values;
-        if rates.is_empty() || rates.len() > MAX_DEPTH {
-            return Err(self.value("conditional", &format!("{} positions: give 1 to {MAX_DEPTH}", rates.len())));
-        }
-        if let Some(r) = rates.iter().find(|r| !(**r > 0.0 && **r < 1.0)) {
-            return Err(self.value("conditional", &format!("rate {r} is not between 0 and 1")));
-        }
-        if !self.conditional.errors.is_empty() && self.conditional.errors.len() != rates.len() {
-            return Err(self.value("conditional.errors", "as many as rates, or none"));
-        }
-        if self.width < 2 || self.vocab < 16 || self.width >= self.vocab {
-            return Err(self.value("width", "needs at least 2 ranks, and fewer than the vocabulary"));
-        }
-        for (key, _, p) in self.parameters() {
-            let (least, most) = match key {
-                "after_sibling" | "after_unlisted" => (-30.0, 30.0),
-                "overlap_correlation" => (-1.0, 1.0),
-                "rank_far" | "recovery" => (0.0, 1.0),
-                "temper" => (0.05, 20.0),
-                _ => (0.0, 20.0),
-            };
-            for v in [p.value, p.low, p.high] {
-                if !(v >= least && v <= most) {
-                    return Err(self.value(key, &format!("{v} is not within {least} and {most}")));
-                }
-            }
-            if p.low > p.value || p.high < p.value {
-                return Err(self.value(key, &format!("{} is not within its range {} … {}", p.value, p.low, p.high)));
-            }
-            if p.source.trim().is_empty() {
-                return Err(self.value(key, "has no source"));
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn value(&self, key: &str, why: &str) -> ProcessError {

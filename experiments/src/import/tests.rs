@@ -1,3 +1,5 @@
+//! Formats of other engines, and what ships against what it was fitted to.
+
 use super::*;
 use std::sync::Arc;
 use treeline_core::{Engine, Law, Limits, RunSetup, run};

@@ -19,32 +19,27 @@ pub(super) fn maximise<const N: usize>(
             moves.iter().for_each(|&(i, by)| x[i] += by);
             f(&x)
         };
-        let mut slope = [0.0; N];
-        for i in 0..N {
-            let (up, down) = (shifted(&[(i, step)]), shifted(&[(i, -step)]));
-            slope[i] = (up - down) / (2.0 * step);
-            curvature[i][i] = (up - 2.0 * best + down) / (step * step);
-        }
-        for i in 0..N {
-            for j in 0..i {
-                let mixed = shifted(&[(i, step), (j, step)])
-                    - shifted(&[(i, step), (j, -step)])
-                    - shifted(&[(i, -step), (j, step)])
-                    + shifted(&[(i, -step), (j, -step)]);
-                curvature[i][j] = mixed / (4.0 * step * step);
-                curvature[j][i] = curvature[i][j];
-            }
-        }
+        let slope: [f64; N] = std::array::from_fn(|i| (shifted(&[(i, step)]) - shifted(&[(i, -step)])) / (2.0 * step));
+        curvature = std::array::from_fn(|i| {
+            std::array::from_fn(|j| {
+                let at = |a: f64, b: f64| shifted(&[(i, a), (j, b)]);
+                if i == j {
+                    (shifted(&[(i, step)]) - 2.0 * best + shifted(&[(i, -step)])) / (step * step)
+                } else {
+                    (at(step, step) - at(step, -step) - at(-step, step) + at(-step, -step)) / (4.0 * step * step)
+                }
+            })
+        });
         let mut moved = false;
         // Towards steepest ascent where the surface is not concave.
         for damping in [0.0, 1.0, 10.0, 100.0, 1e3, 1e5] {
             let mut system = curvature;
-            let scale = (0..N).map(|i| curvature[i][i].abs()).fold(1e-6, f64::max);
-            (0..N).for_each(|i| system[i][i] -= damping * 0.1 * scale);
+            let scale = curvature.iter().enumerate().map(|(i, row)| row[i].abs()).fold(1e-6, f64::max);
+            system.iter_mut().enumerate().for_each(|(i, row)| row[i] -= damping * 0.1 * scale);
             let Some(inverse) = invert(system) else { continue };
             let mut next = at;
-            for i in 0..N {
-                next[i] -= (0..N).map(|j| inverse[i][j] * slope[j]).sum::<f64>().clamp(-2.0, 2.0);
+            for (x, row) in next.iter_mut().zip(&inverse) {
+                *x -= row.iter().zip(&slope).map(|(a, b)| a * b).sum::<f64>().clamp(-2.0, 2.0);
             }
             clamp(&mut next);
             let value = f(&next);
@@ -69,7 +64,7 @@ pub(super) fn maximise<const N: usize>(
 /// The inverse by elimination with pivots; `None` when singular.
 fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
     let mut b = [[0.0; N]; N];
-    (0..N).for_each(|i| b[i][i] = 1.0);
+    b.iter_mut().enumerate().for_each(|(i, row)| row[i] = 1.0);
     for column in 0..N {
         let pivot = (column..N).max_by(|&i, &j| a[i][column].abs().total_cmp(&a[j][column].abs()))?;
         if a[pivot][column].abs() < 1e-12 {
@@ -78,19 +73,13 @@ fn invert<const N: usize>(mut a: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
         a.swap(column, pivot);
         b.swap(column, pivot);
         let scale = a[column][column];
-        for k in 0..N {
-            a[column][k] /= scale;
-            b[column][k] /= scale;
-        }
+        let (top, unit) = (a[column].map(|x| x / scale), b[column].map(|x| x / scale));
         for row in 0..N {
-            let factor = a[row][column];
-            if row != column && factor != 0.0 {
-                for k in 0..N {
-                    a[row][k] -= factor * a[column][k];
-                    b[row][k] -= factor * b[column][k];
-                }
-            }
+            let factor = if row == column { 0.0 } else { a[row][column] };
+            a[row].iter_mut().zip(&top).for_each(|(x, t)| *x -= factor * t);
+            b[row].iter_mut().zip(&unit).for_each(|(x, u)| *x -= factor * u);
         }
+        (a[column], b[column]) = (top, unit);
     }
     Some(b)
 }
