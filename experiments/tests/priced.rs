@@ -243,6 +243,44 @@ fn unknown_names_are_refused_where_they_stand() {
     refused("engine =", "hardware = \"h200-sxm\"\nengine =", "h200-sxm", "\"sglang-0.5.14-b300-tp8\"");
 }
 
+/// A recording that the command line brings in place of the file's sources accepts what it recorded.
+#[test]
+fn a_recording_accepts_what_the_process_that_made_it_does() {
+    let site = Site::new();
+    let process = treeline_sim::accept::process("kimi-k2.5-dflash-mtbench", Path::new(".")).unwrap();
+    treeline::trace::write(&site.path("own.parquet"), &process.generate(12, 96, 5).unwrap()).unwrap();
+    let made = site.go(GRID, "made", false);
+    let overrides = Overrides { trace: Some(site.path("own.parquet")), ..Overrides::default() };
+    let experiment = config::load_with(&site.path("grid.toml"), &Registry::builtin(), &overrides).unwrap();
+    let options = Options { out: Some(site.path("own")), quiet: true, ..Options::default() };
+    let own = run::run(&experiment, &Registry::builtin(), &options).unwrap();
+    assert_eq!((own.failed.len(), own.summary.cells.len()), (0, 20));
+    for c in own.summary.cells.iter().filter(|c| c.policy != "batch-wide") {
+        let same = |d: &&treeline::results::Cell| {
+            d.acceptance.as_deref() == Some("chat")
+                && (&d.policy, d.budget, d.context, d.concurrency) == (&c.policy, c.budget, c.context, c.concurrency)
+        };
+        assert_eq!(made.summary.cells.iter().find(same).unwrap().tau, c.tau);
+        assert_eq!((c.source.tau.as_str(), c.acceptance.as_deref()), ("replayed", Some("own")));
+    }
+}
+
+/// Acceptance of one pair priced as another would be an invented number.
+#[test]
+fn a_trace_of_other_models_is_refused() {
+    let site = Site::new();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/mini-pair.parquet");
+    let from = GRID.find("[[acceptance]]").unwrap();
+    let to = GRID.find("[[policy]]").unwrap();
+    let source = format!("[[acceptance]]\nname = \"mini\"\ntrace = {trace:?}\n");
+    let text = format!("{}{source}{}", &GRID[..from], &GRID[to..]).replace("response = 96\nrequests = 12\n", "");
+    let options = Options { out: Some(site.path("none")), quiet: true, ..Options::default() };
+    let refused = run::run(&site.load(&text).unwrap(), &Registry::builtin(), &options).unwrap_err();
+    assert!(refused.is::<run::Refused>(), "{refused}");
+    let said = refused.to_string();
+    assert!(said.contains("acceptance.0.trace") && said.contains("vocabulary of 8192"), "{said}");
+}
+
 /// Policies that tables cannot answer are replayed round by round: the same cells, files and answers.
 #[test]
 fn other_policies_are_replayed_over_the_same_prices() {

@@ -1,7 +1,7 @@
 //! Acceptance sources, from their names to traces.
 
-use super::Problem;
 use super::anchor::anchored;
+use super::{Problem, Profiles};
 use crate::config::{AcceptanceKind, AcceptanceSpec, Anchor, Location, PricedRun};
 use crate::results::PricedAcceptance;
 use crate::run::sha256;
@@ -9,6 +9,7 @@ use crate::trace;
 use std::path::Path;
 use treeline_core::trace::Trace;
 use treeline_sim::accept::{self, Process};
+use treeline_sim::batch::check_trace;
 
 /// What of a source is known before anything is generated.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,10 +96,11 @@ impl Acceptance {
     /// What is known of a source before anything is generated; a recording is read.
     ///
     /// # Errors
-    /// As [`Acceptance::load`].
+    /// As [`Acceptance::load`]; a recording of other models than those that are priced.
     pub fn outline(
         spec: &AcceptanceSpec,
         run: &PricedRun,
+        profiles: &Profiles,
         folder: &Path,
         seed: u64,
         at: &str,
@@ -107,6 +109,8 @@ impl Acceptance {
         match &spec.source {
             AcceptanceKind::Trace(file) => {
                 let trace = read(file, at)?;
+                check_trace(&trace.meta, &profiles.model, &profiles.drafter)
+                    .map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
                 let bytes = std::fs::read(&file.path).map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
                 Ok(Outline {
                     name,

@@ -39,7 +39,7 @@ impl<'e> Prepared<'e> {
         let mut sources = Vec::new();
         for (i, spec) in run.acceptance.iter().enumerate() {
             let at = format!("acceptance.{i}");
-            sources.push(Acceptance::outline(spec, run, &experiment.folder, experiment.seed, &at)?);
+            sources.push(Acceptance::outline(spec, run, &profiles, &experiment.folder, experiment.seed, &at)?);
         }
         let candidates = candidates(experiment, profiles.drafter.depth());
         let costs = cost_variants(&profiles, &cost);

@@ -57,6 +57,8 @@ pub(crate) fn priced(
         let hint = "the deployment prices steps: leave [cost] out".to_owned();
         return Err(doc.error(doc.key("cost"), "two costs of a step contradict each other", Some(hint)));
     }
+    // Beside a trace of the command line, what the file's processes need is left unread.
+    let given = trace.is_some();
     let acceptance = match trace {
         Some(trace) => {
             let stem = trace.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
@@ -78,10 +80,7 @@ pub(crate) fn priced(
         Some(i) if w.response.is_none() => return Err(needs("response", i, "tokens of one, as in response = 1024")),
         None => {
             for (key, present) in [("response", w.response.is_some()), ("requests", w.requests.is_some())] {
-                if present
-                    && file.acceptance.is_some()
-                    && acceptance.len() == file.acceptance.as_ref().map_or(0, Vec::len)
-                {
+                if present && !given {
                     let message = format!("`{key}` is not read here");
                     let hint = "every acceptance is a trace, which has its own".to_owned();
                     return Err(doc.error(doc.key(&format!("workload.{key}")), message, Some(hint)));

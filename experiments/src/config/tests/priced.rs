@@ -97,6 +97,12 @@ fn the_command_line_may_bring_the_acceptance() {
     let trace = Location { written: "../mine.parquet".into(), path: "/somewhere/mine.parquet".into() };
     assert_eq!(run.acceptance, [AcceptanceSpec { name: "mine".into(), source: AcceptanceKind::Trace(trace) }]);
     assert_eq!((run.response, run.context.len()), (None, 2));
+    // Whatever the file's own sources need.
+    let one = &PRICED[..PRICED.find("[[acceptance]]\nname = \"seed").unwrap()];
+    let one = format!("{one}{}", &PRICED[PRICED.find("[[policy]]").unwrap()..]);
+    assert!(read(&one).is_ok());
+    let Backend::Priced(run) = &read_with(&one, &overrides).unwrap().backend else { panic!("not priced") };
+    assert_eq!(run.acceptance.len(), 1);
 }
 
 #[test]
