@@ -273,7 +273,7 @@ mod tests {
         let mut s = setting();
         // As good on average, better on half of the requests.
         for (i, r) in s.candidates[2].requests.iter_mut().enumerate() {
-            *r = (if i % 2 == 0 { 2.2 } else { 1.82 } * r.1 / 10.0, r.1);
+            r.0 *= if i % 2 == 0 { 1.222 } else { 1.011 };
         }
         let a = answer(&s, &Resamples::new(20, 500, 1)).unwrap();
         assert!(a.p_best > 0.05 && a.p_best < 1.0, "{}", a.p_best);

@@ -72,7 +72,8 @@ proptest! {
         word in proptest::sample::select(&WORDS[..]),
     ) {
         let text = base;
-        let (start, end) = (at.index(text.len()), text.len().min(at.index(text.len()) + length));
+        let start = text.floor_char_boundary(at.index(text.len()));
+        let end = text.floor_char_boundary(text.len().min(start + length));
         survives(&format!("{}{word}{}", &text[..start], &text[end..]));
     }
 
