@@ -80,7 +80,7 @@ pub(super) fn curves(
     rows.extend(candidates.iter().map(|c| c.budget + 1).filter(|r| *r <= most));
     rows.sort_unstable();
     rows.dedup();
-    let error = cost.errors().iter().map(|e| e.relative).reduce(f64::max);
+    let error = cost.step_error().map(|e| e.relative);
     let mut out = Vec::new();
     for &context in contexts {
         for &concurrency in concurrency {
