@@ -133,28 +133,27 @@ prefill = "excluded"
 [workload]
 concurrency = [1, 8, 64]
 context = [4096]
-response = 256
-requests = 256
-rounds = 16384
+response = 512
+requests = 512
+rounds = 4096
 arrivals = "closed"
 
 [[acceptance]]
 name = "MBPP"
-process = "kimi-k2.6-dspark"
-tau = 4.5
+process = "kimi-k2.5-dflash-mbpp"
 variants = false
 
 [[policy]]
 kind = "chain"
-budget = [3, 7]
+budget = [5, 7]
 
 [[policy]]
 kind = "best-first"
-budget = [4, 8, 12, 16, 24, 32, 48]
+budget = [4, 6, 8, 10, 12, 16, 24]
 
 [[policy]]
 kind = "batch-wide"
-budget = [48]
+budget = [32]
 calibration = "claimed"
 off = false
 "#;
@@ -168,12 +167,12 @@ fn batch_wide_holds_its_bound_on_requests_that_it_has_not_seen() {
     std::fs::write(&file, SPLIT).unwrap();
     let dir = folder.path().join("run");
     let (out, _) = treeline(&["run", file.to_str().unwrap(), "--out", dir.to_str().unwrap(), "--quiet"], 0);
-    assert!(out.contains("batch-wide 48 against the best fixed budget of half A"), "{out}");
+    assert!(out.contains("batch-wide 32 against the best fixed budget of half A"), "{out}");
     let priced: Value = serde_json::from_str(&std::fs::read_to_string(dir.join("priced.json")).unwrap()).unwrap();
     let scores = priced["split"].as_array().unwrap();
     assert_eq!(scores.len(), 3);
     for s in scores {
-        assert_eq!((s["calibrated"].as_u64(), s["scored"].as_u64()), (Some(128), Some(128)));
+        assert_eq!((s["calibrated"].as_u64(), s["scored"].as_u64()), (Some(256), Some(256)));
         let p = &s["policies"][0];
         assert!(p["gain"]["lo"].as_f64().unwrap() >= 0.99, "{s}");
         assert!(p["gain"]["se"].as_f64().unwrap() <= 0.006, "{s}");

@@ -1,7 +1,7 @@
 //! The advice as a person reads it, at most 100 columns wide.
 
-use super::engines::Support;
-use super::types::{Advice, AdviceRow, Alternative};
+use super::engines::{EngineSetting, Support};
+use super::types::{Advice, AdviceRow, Alternative, ChoiceSettings};
 use crate::results::Choice;
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub fn text(advice: &Advice) -> String {
 }
 
 /// Widths of the columns; the second is aligned to the left, the last takes what is left.
-const WIDTHS: [usize; 8] = [7, 14, 13, 6, 11, 12, 7, 8];
+const WIDTHS: [usize; 8] = [7, 14, 13, 6, 10, 12, 7, 8];
 /// The column of what runs today, left out where that was not given.
 const PRESENT: usize = 5;
 
@@ -131,25 +131,35 @@ fn flags(out: &mut String, advice: &Advice) {
         return;
     }
     let _ = writeln!(out, "\nhow to set it (SGLang counts the root, vLLM does not)");
-    for c in &advice.settings {
+    let nowhere = |c: &&ChoiceSettings| c.engines.iter().all(|e| e.support == Support::None);
+    for c in advice.settings.iter().filter(|c| !nowhere(c)) {
         let _ = writeln!(out, "  {}", name(&c.choice));
-        for e in &c.engines {
-            let word = match e.support {
-                Support::Exact => "",
-                Support::Near => "near: ",
-                Support::None => "cannot today: ",
-            };
-            let note = e.note.as_deref().unwrap_or_default();
-            let first = if e.flags.is_empty() { format!("{word}{note}") } else { format!("{word}{}", e.flags) };
-            let _ = writeln!(out, "{}", wrapped(&format!("    {:<7} {first}", e.engine), 12));
-            if !e.flags.is_empty() && !note.is_empty() {
-                let _ = writeln!(out, "{}", wrapped(&format!("            ({note})"), 13));
-            }
-        }
+        c.engines.iter().for_each(|e| engine(out, e));
+    }
+    let without: Vec<&ChoiceSettings> = advice.settings.iter().filter(nowhere).collect();
+    if let Some(first) = without.first() {
+        let names: Vec<String> = without.iter().map(|c| name(&c.choice)).collect();
+        let _ = writeln!(out, "{}", wrapped(&format!("  {}", names.join(", ")), 2));
+        first.engines.iter().for_each(|e| engine(out, e));
     }
     for s in &advice.schedules {
         let _ = writeln!(out, "  chain length by batch size, {}, context {}", clip(&s.acceptance, 40), s.context);
         let _ = writeln!(out, "{}", wrapped(&format!("    vllm    {}", s.flags), 12));
+    }
+}
+
+/// One engine's part of a choice.
+fn engine(out: &mut String, e: &EngineSetting) {
+    let word = match e.support {
+        Support::Exact => "",
+        Support::Near => "near: ",
+        Support::None => "cannot today: ",
+    };
+    let note = e.note.as_deref().unwrap_or_default();
+    let first = if e.flags.is_empty() { note } else { &e.flags };
+    let _ = writeln!(out, "{}", wrapped(&format!("    {:<7} {word}{first}", e.engine), 12));
+    if !e.flags.is_empty() && !note.is_empty() {
+        let _ = writeln!(out, "{}", wrapped(&format!("            ({note})"), 13));
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Cell<'c> {
     pub candidates: &'c [Candidate],
     /// Halves of the requests.
     pub halves: &'c [Vec<u32>; 2],
-    /// The load; its requests are replaced by a half.
+    /// The load; its requests are replaced by a half, its rounds are the fewest.
     pub load: Load<'c>,
     /// Resamples of the bootstrap.
     pub resamples: u32,
@@ -48,10 +48,14 @@ impl Cell<'_> {
     fn run(&self, policy: &FastPolicy, spine: Option<u32>, half: usize) -> anyhow::Result<Ran> {
         let fits = |t: &&Tables<'_>| spine.is_none_or(|s| t.nested().spine() == s);
         let tables = self.tables.iter().find(fits).context("no tables of this spine were built")?;
-        let load = Load { requests: Some(&self.halves[half]), ..self.load };
+        let requests = &self.halves[half];
+        // Half B is served whole, or more: trees commit about three tokens a round, or more. On half A less decides as well.
+        let tokens: u32 = requests.iter().map(|&r| tables.nested().positions(r as usize)).sum();
+        let request_rounds = (tokens / if half == 0 { 6 } else { 3 }).max(self.load.request_rounds);
+        let load = Load { requests: Some(requests), request_rounds, ..self.load };
         let result = simulate(tables, self.cost, policy, &load, self.seed)?;
         let of = |&r: &u32| result.per_request.get(r as usize).map_or((0.0, 0.0), |s| (s.tokens, s.ms));
-        let requests = self.halves[half].iter().map(of).collect();
+        let requests = requests.iter().map(of).collect();
         Ok(Ran { result, requests })
     }
 
