@@ -232,9 +232,12 @@ fn row(
     }
 }
 
+/// Acceptance, context, and the chain of each concurrency.
+type Lengths<'a> = (&'a str, u32, Vec<(u32, u32)>);
+
 /// vLLM's chain lengths where they differ by concurrency.
 fn schedules(decided: &[Decided], drafter: DrafterKind) -> Vec<ScheduleSetting> {
-    let mut groups: Vec<(&str, u32, Vec<(u32, u32)>)> = Vec::new();
+    let mut groups: Vec<Lengths<'_>> = Vec::new();
     for d in decided {
         let a = &d.answer;
         let chains = a.candidates.iter().filter(|c| matches!(c.choice.policy.as_str(), "chain" | "plain"));
@@ -245,7 +248,7 @@ fn schedules(decided: &[Decided], drafter: DrafterKind) -> Vec<ScheduleSetting> 
             None => groups.push((&a.acceptance, a.context, vec![length])),
         }
     }
-    let flag = |(acceptance, context, mut lengths): (&str, u32, Vec<(u32, u32)>)| {
+    let flag = |(acceptance, context, mut lengths): Lengths<'_>| {
         lengths.sort_unstable();
         let flags = vllm_schedule(&lengths, drafter)?;
         Some(ScheduleSetting { acceptance: acceptance.to_owned(), context, flags })

@@ -85,7 +85,7 @@ enum Verb {
     #[command(subcommand)]
     Import(import::ImportVerb),
     /// Say which policy and budget to run on a deployment, how sure that is, and the engines' flags for it.
-    Advise(advise::AdviseArgs),
+    Advise(Box<advise::AdviseArgs>),
     /// Tables of measured operation times: import them, list them.
     #[command(subcommand)]
     Optables(optables::OptablesVerb),

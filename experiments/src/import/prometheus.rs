@@ -40,7 +40,7 @@ pub(super) fn excerpt(line: &str) -> String {
 
 /// A counter's value: whole and not negative.
 fn count(value: f64, number: usize) -> Result<u64, Wrong> {
-    match value >= 0.0 && value < 9e15 && value.fract() == 0.0 {
+    match (0.0..9e15).contains(&value) && value.fract() == 0.0 {
         true => Ok(value as u64),
         false => Err(Wrong::at(number, format!("counter value {value} is no count"))),
     }
@@ -113,7 +113,7 @@ pub(super) fn accept_length(text: &str) -> Result<Counters, Wrong> {
     let mut all = Vec::new();
     for (i, line) in text.lines().enumerate() {
         if let Some((LENGTH, _, value)) = sample(line, i + 1)? {
-            if !(value >= 1.0 && value < 1e4) {
+            if !(1.0..1e4).contains(&value) {
                 return Err(Wrong::at(i + 1, format!("an acceptance length of {value} is below 1 or no number")));
             }
             all.push(value);

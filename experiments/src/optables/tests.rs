@@ -1,5 +1,8 @@
 //! The importer on the real package where it is at hand, and on damaged files everywhere.
 
+// A test that is skipped says so.
+#![allow(clippy::print_stdout)]
+
 use super::*;
 use treeline_sim::optable::SHIPPED;
 
