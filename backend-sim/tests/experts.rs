@@ -1,5 +1,8 @@
 //! Distinct experts: published figures, properties, fits side by side.
 
+// `-- --nocapture` prints the figures of the docs.
+#![allow(clippy::print_stdout)]
+
 use std::path::Path;
 
 use proptest::prelude::*;
