@@ -66,14 +66,14 @@ pub fn schema_text(registry: &Registry) -> String {
 /// One policy's table. Its nested types move to `definitions` under names that carry the kind.
 fn policy(registry: &Registry, kind: &str, definitions: &mut Map<String, Value>) -> Option<Value> {
     let mut schema = registry.schema(kind).ok()?.to_value();
-    // A policy that takes another's parameters refers to them.
+    // A policy that takes another's parameters refers to them: they stand in its place.
     let referred = schema["$ref"].as_str().and_then(|s| s.strip_prefix("#/$defs/")).map(str::to_owned);
-    if let Some(name) = referred {
-        let whole = schema["$defs"].as_object_mut().and_then(|d| d.shift_remove(&name));
-        if let (Some(Value::Object(whole)), Some(table)) = (whole, schema.as_object_mut()) {
-            table.shift_remove("$ref");
-            table.extend(whole);
-        }
+    if let (Some(name), Some(table)) = (referred, schema.as_object_mut())
+        && let Some(Value::Object(mut nested)) = table.shift_remove("$defs")
+        && let Some(Value::Object(whole)) = nested.shift_remove(&name)
+    {
+        *table = whole;
+        table.insert("$defs".into(), Value::Object(nested));
     }
     rename(&mut schema, kind);
     let table = schema.as_object_mut()?;
