@@ -241,5 +241,8 @@ fn the_committed_experiments_are_valid() {
         }
     }
     names.sort();
-    assert_eq!(names, ["batch-wide.toml", "budget-ceiling.toml", "kimi-rank.toml", "mini-pair.toml", "quickstart.toml"]);
+    assert_eq!(
+        names,
+        ["batch-wide.toml", "budget-ceiling.toml", "kimi-rank.toml", "mini-pair.toml", "quickstart.toml"]
+    );
 }
