@@ -77,8 +77,13 @@ pub fn cases() -> Vec<Case> {
     let registry = Registry::builtin();
     let mut cases: Vec<Case> = registry
         .kinds()
-        .zip([7, 24, 16, 16, 24, 16, 12, 16, 12])
-        .map(|(kind, budget)| {
+        .map(|kind| {
+            let budget = match kind {
+                "chain" => 7,
+                "opt-tree" | "talon" => 12,
+                "best-first" | "adaptive" | "cost-aware" | "batch-wide" => 24,
+                _ => 16,
+            };
             let drafter = match kind {
                 "opt-tree" | "spec-exec" | "talon" => Drafter::Autoregressive,
                 _ => Drafter::Dflash,

@@ -119,7 +119,7 @@ fn profiles_show_a_source_for_every_field() {
             !fields.is_empty() || shown["toml"].as_str().is_some_and(|t| t.contains("source")) || name == "uniform"
         );
     }
-    let said = fails(&["profiles", "b300-sxm"], 2, "nothing called `b300-sxm` ships");
+    let said = fails(&["profiles", "b300-sxm7"], 2, "nothing called `b300-sxm7` ships");
     assert!(said.contains("did you mean `b300-sxm6`?"), "{said}");
 }
 

@@ -74,7 +74,8 @@ pub(super) fn power_sum(e: f64, n: f64) -> f64 {
     let whole = if (e - 1.0).abs() < 1e-9 { (b / a).ln() } else { (b.powf(1.0 - e) - a.powf(1.0 - e)) / (1.0 - e) };
     let ends = 0.5 * (b.powf(-e) - a.powf(-e));
     let slope = e / 12.0 * (a.powf(-e - 1.0) - b.powf(-e - 1.0));
-    head + whole + ends + slope
+    let third = e * (e + 1.0) * (e + 2.0) / 720.0 * (b.powf(-e - 3.0) - a.powf(-e - 3.0));
+    head + whole + ends + slope + third
 }
 
 #[cfg(test)]
