@@ -313,3 +313,20 @@ fn open_loops_tell_how_long_requests_wait() {
     let waits = |c: &treeline::results::Cell| c.notes.iter().any(|n| n.starts_with("first token after"));
     assert!(outcome.summary.cells.iter().all(waits));
 }
+
+/// A model has so many positions; a rate at which requests never meet is no load.
+#[test]
+fn contexts_and_rates_beyond_use_are_refused() {
+    let site = Site::new();
+    let refused = |from: &str, to: &str| {
+        let text = GRID.replace(from, to);
+        assert_ne!(text, GRID);
+        site.load(&text).unwrap_err()
+    };
+    let long = refused("context = [1024, 8192]", "context = [1024, 1000000]");
+    assert!(long.contains("behind 1000000 does not fit kimi-k2.6, which has 262144 positions"), "{long}");
+    for rate in ["5e-324", "0", "1e12", "nan"] {
+        let rare = refused("response = 96", &format!("response = 96\narrivals = {{ rate = {rate} }}"));
+        assert!(rare.contains("0.001 to 1000000"), "{rate}: {rare}");
+    }
+}

@@ -1,8 +1,5 @@
 //! The importer on the real package where it is at hand, and on damaged files everywhere.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
-// A test that is skipped says so.
-#![allow(clippy::print_stdout)]
-
 use super::*;
 use treeline_sim::optable::SHIPPED;
 

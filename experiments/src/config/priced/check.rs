@@ -14,6 +14,17 @@ pub(crate) fn check(doc: &Doc<'_>, e: &Experiment) -> Result<(), ConfigError> {
     };
     let profiles = Profiles::load(&run.deployment, &e.folder).map_err(at)?;
     profiles.cost().map_err(|e| at(Problem::new("deployment.tier", &e)))?;
+    let response = run.response.unwrap_or(0);
+    let positions = profiles.model.max_context;
+    if let Some(i) = run.context.iter().position(|c| c.saturating_add(response) > positions) {
+        let place = format!("workload.context.{i}");
+        let message = format!(
+            "a response of {response} tokens behind {} does not fit {}, which has {positions} positions",
+            run.context[i], profiles.model.name
+        );
+        let hint = "lower the context or `workload.response`, or name a model profile with a larger `max_context`";
+        return Err(at(Problem { key: place, message, hint: Some(hint.to_owned()) }));
+    }
     for (i, a) in run.acceptance.iter().enumerate() {
         let named = format!("acceptance.{i}");
         let AcceptanceKind::Trace(trace) = &a.source else {

@@ -22,10 +22,11 @@ impl Bounds for Scale {
 pub(crate) struct Rate;
 
 impl Bounds for Rate {
-    const LO: f64 = 0.0;
-    const OPEN: bool = true;
+    // Rarer requests never meet: there is nothing to simulate.
+    const LO: f64 = 0.001;
+    const OPEN: bool = false;
     const HI: f64 = 1e6;
-    const WHAT: &'static str = "requests per second above 0";
+    const WHAT: &'static str = "requests per second from 0.001 to 1000000";
 }
 
 /// Bounds of a τ.

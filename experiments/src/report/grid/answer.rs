@@ -121,7 +121,7 @@ fn caveats(view: &View<'_>) -> Vec<String> {
     let mut out = Vec::new();
     let synthetic = view.priced.acceptances.iter().filter(|a| a.kind == "process").count();
     if synthetic > 0 && synthetic == view.priced.acceptances.len() {
-        out.push("acceptance is fitted to published figures, none is a trace of this pair".to_owned());
+        out.push("acceptance comes from fitted processes, none is a trace of this pair".to_owned());
     } else if synthetic > 0 {
         out.push(format!(
             "{synthetic} of {} acceptance sources are fitted processes, not traces",
