@@ -42,5 +42,5 @@ pub mod replay;
 pub mod validate;
 
 pub use record::{Frontier, RecordSetup, Recorded, record};
-pub use replay::{ReplayEngine, check_policy, requests};
+pub use replay::{ReplayEngine, check_policy, law, requests};
 pub use validate::{TraceFault, validate};

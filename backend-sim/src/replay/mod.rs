@@ -116,6 +116,15 @@ pub fn requests(trace: &Trace) -> Vec<Request> {
     trace.requests.iter().map(request).collect()
 }
 
+/// The law that the trace's trajectory was decoded under, its seed with it.
+#[must_use]
+pub fn law(trace: &Trace) -> Law<'static> {
+    match trace.meta.temperature {
+        t if t > 0.0 => Law::SampleMatch { seed: trace.meta.seed },
+        _ => Law::Greedy,
+    }
+}
+
 /// Checks, before a run, that a policy can be replayed from `trace`.
 ///
 /// # Errors

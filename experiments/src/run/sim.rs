@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use treeline_core::trace::Trace;
 use treeline_core::{Law, Needs, Request};
-use treeline_sim::{ReplayEngine, check_policy, requests};
+use treeline_sim::{ReplayEngine, check_policy, law, requests};
 
 /// A trace, ready to be replayed by any number of engines.
 pub(super) struct SimSource {
@@ -74,10 +74,7 @@ impl Source for SimSource {
     }
 
     fn law(&self, _temperature: f64) -> Law<'_> {
-        match self.trace.meta.temperature {
-            t if t > 0.0 => Law::SampleMatch { seed: self.trace.meta.seed },
-            _ => Law::Greedy,
-        }
+        law(&self.trace)
     }
 
     fn domain(&self, index: usize) -> &str {

@@ -13,7 +13,7 @@ use treeline_core::{Law, Needs, Request, StepCost};
 use treeline_sim::batch::{Arrivals, BatchSetup, Prefill, PricedEngine};
 use treeline_sim::cost::CostModel;
 use treeline_sim::memory::Room;
-use treeline_sim::{check_policy, requests};
+use treeline_sim::{check_policy, law, requests};
 
 /// Prompt tokens of one chunk between two rounds.
 const CHUNK: u32 = 8192;
@@ -130,10 +130,7 @@ impl Source for PricedSource {
     }
 
     fn law(&self, _temperature: f64) -> Law<'_> {
-        match self.trace.meta.temperature {
-            t if t > 0.0 => Law::SampleMatch { seed: self.trace.meta.seed },
-            _ => Law::Greedy,
-        }
+        law(&self.trace)
     }
 
     fn domain(&self, index: usize) -> &str {
