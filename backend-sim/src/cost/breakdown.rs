@@ -11,6 +11,9 @@ use super::target::Formulation;
 use super::work::Roof;
 use treeline_core::log::Phase;
 
+/// Context, in tokens, at which an attention kernel has next to nothing to read.
+const LEAST_CONTEXT: f64 = 256.0;
+
 /// What one line adds up before it is judged.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
@@ -18,6 +21,8 @@ struct Sum {
     flops: f64,
     bound: f64,
     tier: f64,
+    /// The tier's time of the least work that the op can have; 0 where it is not known.
+    least: f64,
     link: bool,
 }
 
@@ -94,10 +99,11 @@ impl CostModel {
     }
 }
 
-/// Two thirds of the time unexplained by bytes and flops are latency; below that it is a kernel that uses its bandwidth badly.
+/// Where bytes and flops leave two thirds of the time unexplained, it is latency as long as the op takes about as long as it
+/// would with no work to speak of; an op that grows with its work but far from the machine's rates is held by its kernel.
 fn limit(roof: &Roof, sum: &Sum, us: f64) -> Limit {
     if 3.0 * sum.bound < us || us == 0.0 {
-        Limit::Latency
+        if sum.least > 0.0 && sum.tier > 2.0 * sum.least { Limit::Kernel } else { Limit::Latency }
     } else if sum.link {
         Limit::Link
     } else if sum.flops / roof.flops_us > sum.bytes / roof.bytes_us {
@@ -115,6 +121,7 @@ impl Writer<'_> {
             flops: n * sum.flops,
             bound: n * sum.bound,
             tier: n * sum.tier,
+            least: n * sum.least,
             link: sum.link,
         };
         let calls = calls.saturating_mul(self.times);
@@ -136,6 +143,7 @@ impl Writer<'_> {
             flops: calls * law.op.work.flops(m),
             bound: calls * self.model.roof.us(&law.op.work, m),
             tier,
+            least: law.us[1],
             link,
         }
     }
@@ -160,7 +168,7 @@ impl Writer<'_> {
         for row in law.rows.iter().filter(|l| !l.in_module) {
             let mut sum = self.sum(row, stretch * row.us[at]);
             if calibrated {
-                sum = Sum { tier: sum.tier, ..Sum::default() };
+                sum = Sum { tier: sum.tier, least: sum.least, ..Sum::default() };
             }
             self.push(row.op.name.to_string(), row.op.calls, sum, row.origin, in_slot(&row.inside));
         }
@@ -170,7 +178,8 @@ impl Writer<'_> {
             self.push("attention products of further rows".into(), 0, rest, Origin::Table, true);
         }
         if let Some(experts) = &law.experts {
-            let mut sum = Sum { bound: ran.bound.routed, tier: ran.tier.routed, ..Sum::default() };
+            let least = passes.pass.experts.as_ref().map_or(0.0, |op| experts.us(1, f64::from(op.top_k)));
+            let mut sum = Sum { bound: ran.bound.routed, tier: ran.tier.routed, least, ..Sum::default() };
             let mut calls = 0;
             if let (Some(op), false) = (&passes.pass.experts, calibrated) {
                 let rows = stretch * f64::from(Slot::rows(at));
@@ -225,10 +234,11 @@ impl Writer<'_> {
         let rows = self.point.rows;
         let passes = self.passes;
         let count = self.law().attention.len().min(2);
+        let least = passes.freeze(&self.model.roof, 1.0, context.min(LEAST_CONTEXT), true);
         for i in 0..count {
             let law = &self.law().attention[i];
             let (bound, tier, inside) = frozen.kernel(i, rows);
-            let mut sum = Sum { tier, ..Sum::default() };
+            let mut sum = Sum { tier, least: least.kernel(i, 1.0).1, ..Sum::default() };
             let mut name = law.op.name.to_owned();
             if !calibrated {
                 let own = &passes.bound.attention[i];

@@ -74,8 +74,11 @@ pub enum Limit {
     Memory,
     /// Peak of the tensor cores.
     Compute,
-    /// Launches, dependencies, half-filled machines: two thirds of the time or more are neither bytes nor flops.
+    /// Launches, dependencies, half-filled machines: two thirds of the time or more are neither bytes nor flops, and more
+    /// work would take hardly longer.
     Latency,
+    /// The kernel itself: two thirds of the time or more are neither bytes nor flops, yet it grows with the work.
+    Kernel,
     /// The link between the GPUs.
     Link,
 }
@@ -88,6 +91,7 @@ impl Limit {
             Self::Memory => "memory",
             Self::Compute => "compute",
             Self::Latency => "latency",
+            Self::Kernel => "kernel",
             Self::Link => "link",
         }
     }

@@ -2,7 +2,7 @@
 
 use super::scene::Scene;
 use treeline_core::log::Phase;
-use treeline_sim::cost::{CostModel, OpLine, StepQuery, Tier};
+use treeline_sim::cost::{CostModel, Limit, OpLine, StepQuery, Tier};
 
 fn print(title: &str, columns: &[Vec<OpLine>]) {
     println!("\n{title}");
@@ -43,4 +43,18 @@ fn a_breakdown_shows_that_one_row_is_latency_and_many_are_experts() {
     let q = StepQuery::block(8, 17, 4096, 8);
     let draft: Vec<OpLine> = drafting.breakdown(&q).into_iter().filter(|l| l.phase == Phase::Draft).collect();
     print("draft of 8 requests, context 4096", &[draft]);
+}
+
+/// Far from bandwidth and arithmetic is not yet latency: experts that take twenty times as long for 520 rows as for one are
+/// held by their kernel.
+#[test]
+fn an_op_that_grows_with_its_work_is_not_held_by_latency() {
+    let model = Scene { drafter: None, ..Scene::kimi_b300() }.model(Tier::Table);
+    let experts = |requests: u32, rows: u32| {
+        let lines = model.breakdown(&StepQuery::block(requests, rows, 4096, 8));
+        lines.into_iter().find(|l| l.name == "routed experts").unwrap()
+    };
+    let (few, many) = (experts(1, 1), experts(8, 65));
+    assert_eq!((few.limit, many.limit), (Limit::Latency, Limit::Kernel));
+    assert!(many.us > 10.0 * few.us && many.us > 3.0 * many.bound_us, "{few:?} {many:?}");
 }

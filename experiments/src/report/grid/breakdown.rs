@@ -18,8 +18,13 @@ const OWN: usize = 7;
 const COLOURS: [&str; 8] = ["ph0", "ph1", "ph2", "ph3", "ph4", "ph6", "ph7", "ph5"];
 
 /// What holds an operation, with its colour.
-const LIMITS: [(&str, &str); 4] =
-    [("memory", "lim-memory"), ("compute", "lim-compute"), ("latency", "lim-latency"), ("link", "lim-link")];
+const LIMITS: [(&str, &str); 5] = [
+    ("memory", "lim-memory"),
+    ("compute", "lim-compute"),
+    ("kernel", "lim-kernel"),
+    ("latency", "lim-latency"),
+    ("link", "lim-link"),
+];
 
 /// The part of a step that an operation is counted to: what is not verification by its phase.
 pub(super) fn part(op: &PricedOp) -> &str {
@@ -73,7 +78,8 @@ pub(super) fn breakdowns(view: &View<'_>) -> Option<Section> {
         lead,
         figures,
         note: "Upper bar: operations, all their calls in a step; draft, tree, walk and host are the other phases of a \
-               round. Thin bar: the share of the same time by what holds it."
+               round. Thin bar: the share of the same time by what holds it. Latency: more work would take hardly \
+               longer. Kernel: it would, though both bandwidth and arithmetic are mostly idle."
             .to_owned(),
     })
 }
@@ -155,6 +161,7 @@ fn held(steps: &[&PricedBreakdown], requests: u32) -> Option<String> {
         let (limit, ms) =
             LIMITS.iter().map(|(l, _)| (*l, held_by(step, l))).reduce(|a, b| if b.1 > a.1 { b } else { a })?;
         let all = total(step);
+        let limit = if limit == "kernel" { "kernels that use the machine badly" } else { limit };
         Some(format!("{} ms, {} of it held by {limit}", short(all), percent(ms / all)))
     };
     let (plain, tree) = (of(false)?, of(true)?);
