@@ -1,6 +1,6 @@
 //! Scenario: eight nodes from captured graphs against sixteen without.
 
-use super::scenarios::{View, two};
+use super::scenarios::{View, three};
 use crate::results::Scenario;
 use std::path::Path;
 use treeline_sim::cost::{CostModel, StepQuery};
@@ -43,12 +43,12 @@ pub(super) fn scenario(view: &View<'_>) -> Option<Scenario> {
         hidden.push((grows(&p.cost), grows(&eager)));
         rows.push(vec![
             c.to_string(),
-            two(b8.step_ms),
-            two(Some(rate8)),
-            two(b16.step_ms),
-            two(b16.tok_s_user),
-            two(Some(eager16)),
-            two(Some(rate16)),
+            three(b8.step_ms),
+            three(Some(rate8)),
+            three(b16.step_ms),
+            three(b16.tok_s_user),
+            three(Some(eager16)),
+            three(Some(rate16)),
         ]);
     }
     let (graph, lazy) = *hidden.first()?;

@@ -30,6 +30,18 @@ pub(super) struct View<'v> {
     pub context: u32,
 }
 
+/// A time or rate with three figures; a dash where there is none.
+pub(super) fn three(x: Option<f64>) -> String {
+    x.filter(|x| x.is_finite()).map_or_else(
+        || "–".to_owned(),
+        |x| match x.abs() {
+            100.0.. => format!("{x:.0}"),
+            10.0.. => format!("{x:.1}"),
+            _ => format!("{x:.2}"),
+        },
+    )
+}
+
 /// A number with two digits behind the point; a dash where there is none.
 pub(super) fn two(x: Option<f64>) -> String {
     x.filter(|x| x.is_finite()).map_or_else(|| "–".to_owned(), |x| format!("{x:.2}"))
@@ -120,7 +132,7 @@ impl View<'_> {
         (plain && budgets.len() > 1).then(|| Scenario {
             title: "Power and energy".to_owned(),
             text: format!(
-                "Power of one GPU (limit {limit:.0} W) and energy per token over all {} of them, for {name} behind {} tokens: idle power plus energy per byte and per operation. A tree takes more power than plain decoding and less energy per token as long as its step grows by less than its τ. The model is not validated until a run has measured it.",
+                "Power of one GPU (limit {limit:.0} W) and energy per token over all {} of them, for {name} behind {} tokens: idle power plus energy per byte and per operation. A tree saves energy per token as long as the energy of its step grows by less than its τ. Not validated on this machine; whole steps that were measured on an H200 took a fifth to a third more than such a model says.",
                 self.p.profiles.deployment.ranks, self.context
             ),
             columns: std::iter::once("concurrency".to_owned())
