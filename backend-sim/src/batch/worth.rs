@@ -83,6 +83,8 @@ impl Counter {
 pub(crate) enum Worth {
     /// A target without experts.
     Dense,
+    /// Every row is independent: no request's rows can share more experts than another's.
+    Independent,
     /// By nodes alone.
     Nodes(Vec<f64>),
     /// 1 for the root, and what each edge adds by kind.
@@ -102,6 +104,7 @@ impl Worth {
         let counts = 0..=nodes;
         match experts {
             None => Self::Dense,
+            Some(Experts::Uniform | Experts::Skewed { .. }) => Self::Independent,
             Some(Experts::Correlated { novelty, .. }) => {
                 let of = |c: Composition| novelty.effective(&c) - 1.0;
                 let count = |n: u32| f64::from(n);
@@ -118,17 +121,20 @@ impl Worth {
     }
 
     /// Effective rows of a tree; `factor` scales what it adds to its root, which always touches as many experts as any row.
+    /// No tree adds more than independent rows would.
     #[inline]
     pub fn of(&self, edges: Edges, factor: f64) -> f64 {
         let last = |list: &[f64], n: usize| list.get(n).or(list.last()).copied().unwrap_or(0.0);
+        let nodes = f64::from(edges.nodes());
         match self {
             Self::Dense => 0.0,
-            Self::Nodes(worth) => 1.0 + (last(worth, edges.nodes() as usize) - 1.0) * factor,
+            Self::Independent => 1.0 + nodes,
+            Self::Nodes(worth) => 1.0 + ((last(worth, edges.nodes() as usize) - 1.0) * factor).min(nodes),
             Self::Edges { chain, siblings, repeat } => {
                 let added = last(chain, edges.chain as usize)
                     + last(siblings, edges.siblings as usize)
                     + repeat * f64::from(edges.repeats);
-                1.0 + added * factor
+                1.0 + (added * factor).min(nodes)
             }
         }
     }
@@ -136,5 +142,26 @@ impl Worth {
     /// Whether the target has experts at all.
     pub fn counts(&self) -> bool {
         *self != Self::Dense
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experts::experts;
+
+    /// A request's easiness ties its rows together; where rows are independent there is nothing to tie, and no tree touches
+    /// more than independent rows would.
+    #[test]
+    fn no_factor_makes_rows_more_than_independent() {
+        let edges = Edges { chain: 5, siblings: 2, repeats: 1 };
+        let named = |name: &str| experts(name, std::path::Path::new(".")).unwrap().0;
+        let uniform = Worth::new(Some(&named("uniform")), 16);
+        let tied = Worth::new(Some(&named("correlated-public-chains")), 16);
+        for factor in [0.5, 1.0, 2.0, 50.0] {
+            assert_eq!(uniform.of(edges, factor), 9.0);
+            assert!(tied.of(edges, factor) <= 9.0);
+        }
+        assert!(tied.of(edges, 0.5) < tied.of(edges, 1.0) && tied.of(edges, 1.0) < 9.0);
     }
 }

@@ -71,13 +71,14 @@ impl CostModel {
             (Tier::Calibrated, Some(c)) => Some((calibrated::passes(c, &roof, setup.scales), c)),
             _ => None,
         };
+        let call = lookups.as_ref().and_then(Lookups::eager_call);
         let mut tier = match &lookups {
             Some(l) => Some(l.target(model, &pass, formulation)?),
             None => calibrated.as_ref().map(|((verify, _, _), _)| verify.clone()),
         };
         if let Some(law) = &mut tier {
             law.overlap_rows = d.shared_stream_rows;
-            law.launches_us = eager(d, model.layers, setup.scales);
+            law.launches_us = eager(d, model.layers, call, setup.scales);
         }
         let mut passes = None;
         if let (Some(plan), Some(drafter)) = (plan, setup.drafter) {
@@ -94,7 +95,7 @@ impl CostModel {
                 (None, None) => None,
             };
             if let Some(law) = &mut tier {
-                law.launches_us = eager(d, drafter.layers, setup.scales);
+                law.launches_us = eager(d, drafter.layers, call, setup.scales);
             }
             let bound = PassLaw::bound(&plan.pass, &roof);
             passes = Some((Passes::new(plan.pass.clone(), bound, tier), plan));
@@ -163,9 +164,15 @@ impl CostModel {
     }
 }
 
-/// Host time of an eager pass's launches, µs.
-fn eager(d: &Deployment, layers: u32, scales: OpScales) -> f64 {
-    d.overheads.launch_us * f64::from(d.overheads.launches_per_layer) * f64::from(layers) * scales.host
+/// Host time of an eager pass's launches, µs. A layer's two all-reduces take the measured time of such a call, where there
+/// is one: registering and signalling is more than a launch.
+fn eager(d: &Deployment, layers: u32, all_reduce: Option<f64>, scales: OpScales) -> f64 {
+    let (o, launches) = (&d.overheads, d.overheads.launches_per_layer);
+    let layer = match all_reduce {
+        Some(us) => o.launch_us * f64::from(launches.saturating_sub(2)) + 2.0 * us.max(o.launch_us),
+        None => o.launch_us * f64::from(launches),
+    };
+    layer * f64::from(layers) * scales.host
 }
 
 fn overheads(o: &Overheads, scales: OpScales) -> HostLaw {

@@ -25,6 +25,8 @@ pub(super) struct Lookups<'t> {
     system: &'t str,
     gemm: &'t GemmTable,
     allreduce: Option<&'t AllReduceTable>,
+    /// Host time of an all-reduce that no graph holds, µs.
+    eager_call: Option<f64>,
     roof: Roof,
     scales: OpScales,
     experts: Option<&'t Experts>,
@@ -55,9 +57,13 @@ impl<'t> Lookups<'t> {
         let from = wanted(system, &deployment.tables.gemm);
         let gemm =
             tables.gemm(&GemmKey { from, dtype: "bfloat16" }).map_err(|e| refused("dense products", &e, "gemm"))?;
+        let mut eager_call = None;
         let allreduce = match (&deployment.allreduce, &deployment.tables.allreduce) {
-            (Allreduce::Table { .. }, Some(table)) if deployment.ranks > 1 => {
-                Some(collective(tables, system, table, deployment.ranks)?)
+            (Allreduce::Table { switch_bytes }, Some(table)) if deployment.ranks > 1 => {
+                let found = collective(tables, system, table, deployment.ranks)?;
+                switches_agree(deployment, switch_bytes, found)?;
+                eager_call = host_of_a_call(tables, system, table, deployment.ranks);
+                Some(found)
             }
             (Allreduce::Table { .. }, None) if deployment.ranks > 1 => {
                 return Err(CostError::Profile {
@@ -70,7 +76,7 @@ impl<'t> Lookups<'t> {
             }
             _ => None,
         };
-        Ok(Self { tables, deployment, system, gemm, allreduce, roof, scales: setup.scales, experts })
+        Ok(Self { tables, deployment, system, gemm, allreduce, eager_call, roof, scales: setup.scales, experts })
     }
 
     fn kv(&self) -> &'static str {
@@ -239,6 +245,11 @@ impl<'t> Lookups<'t> {
         Ok(PassLaw::new(rows, Vec::new(), None, pass.attention.iter().map(law).collect(), &self.roof))
     }
 
+    /// Host time of an all-reduce that it launches itself, µs.
+    pub(super) fn eager_call(&self) -> Option<f64> {
+        self.eager_call
+    }
+
     fn grouped(
         &self,
         op: &str,
@@ -269,6 +280,28 @@ fn collective<'t>(
         other => other,
     };
     found.map_err(|e| refused("all-reduce", &e, "allreduce"))
+}
+
+/// What the host needs for an all-reduce that it launches itself, µs: tables of eager calls are flat at it until the message
+/// takes longer. `None` where no table says.
+fn host_of_a_call(tables: &OpTables, system: &str, table: &TableRef, ranks: u32) -> Option<f64> {
+    let key = ArKey { from: wanted(system, table), op: Collective::AllReduce, launch: Launch::Eager, ranks };
+    tables.allreduce(&key).ok()?.points().iter().map(|p| p.1).reduce(f64::min)
+}
+
+/// The profile's thresholds are those of the table that prices it: a profile that states others expects what it does not get.
+fn switches_agree(d: &Deployment, stated: &[u64], table: &AllReduceTable) -> Result<(), CostError> {
+    let measured: Vec<u64> = table.switches().iter().map(|s| *s as u64).collect();
+    if measured == stated {
+        return Ok(());
+    }
+    Err(CostError::Profile {
+        what: format!(
+            "deployment {}: `allreduce.switch_bytes` is {stated:?}, but the measured all-reduce changes its algorithm at {measured:?} bytes",
+            d.name
+        ),
+        help: "state the table's, or describe the all-reduce by another `algorithm`".into(),
+    })
 }
 
 fn finite(op: &str, us: f64) -> Result<f64, CostError> {

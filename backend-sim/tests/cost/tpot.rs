@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use treeline_sim::cost::{CostModel, StepQuery, Tier};
 use treeline_sim::experts::{Experts, Popularity};
 use treeline_sim::optable::{MoeKey, MoeShape, OpTables, Routing, Wanted};
-use treeline_sim::profile::{Engine, TableRef};
+use treeline_sim::profile::{Allreduce, Engine, TableRef};
 
 const FIXTURE: &str = include_str!("../fixtures/kimi_k2.5_h200_int4_tp8_tpot.csv");
 
@@ -116,10 +116,16 @@ fn alternatives() -> Vec<(String, Vec<f64>)> {
     add("MoE table of SGLang 0.5.14", &s, Joins::Mixed);
     let s = change(&|s| s.deployment.tables.gemm = table(Engine::Sglang, "0.5.14"));
     add("products of SGLang 0.5.14", &s, Joins::Mixed);
-    let s = change(&|s| s.deployment.tables.allreduce = Some(table(Engine::Sglang, "0.5.14")));
-    add("all-reduce of SGLang 0.5.14", &s, Joins::Mixed);
-    let s = change(&|s| s.deployment.tables.allreduce = Some(table(Engine::Vllm, "0.19.0")));
-    add("all-reduce of vLLM 0.19", &s, Joins::Mixed);
+    for (name, engine, version, switches) in [
+        ("all-reduce of SGLang 0.5.14", Engine::Sglang, "0.5.14", vec![524_288, 1_048_576]),
+        ("all-reduce of vLLM 0.19", Engine::Vllm, "0.19.0", vec![262_144]),
+    ] {
+        let s = change(&|s| {
+            s.deployment.tables.allreduce = Some(table(engine, version));
+            s.deployment.allreduce = Allreduce::Table { switch_bytes: switches.clone() };
+        });
+        add(name, &s, Joins::Mixed);
+    }
     for host in [0.0, 0.5, 1.0] {
         let s = change(&|s| s.deployment.overheads.host_ms = host);
         add(&format!("host {host} ms a step"), &s, Joins::Mixed);
