@@ -147,18 +147,21 @@ fn config(method: &str, drafts: u32, schedule: Option<&[[u32; 3]]>) -> String {
     format!("--speculative-config '{json}'")
 }
 
-/// vLLM's schedule of chain lengths by batch size from (concurrency, chain nodes), ascending: each length holds from its
-/// concurrency to the one below the next. `None` where one length serves all, or nothing drafts.
+/// vLLM's schedule of chain lengths by batch size from (concurrency, chain nodes), ascending. Between two concurrencies that
+/// were compared the length changes at their geometric mean; nothing is said beyond the last. `None` where one length serves
+/// all, or nothing drafts.
 #[must_use]
 pub fn vllm_schedule(lengths: &[(u32, u32)], drafter: DrafterKind) -> Option<String> {
     let (method, cap) = method(drafter);
     let longest = lengths.iter().map(|l| l.1.min(cap)).max().filter(|&n| n > 0)?;
     let mut ranges: Vec<[u32; 3]> = Vec::new();
     for (i, &(concurrency, drafts)) in lengths.iter().enumerate() {
-        let from = if i == 0 { 1 } else { lengths[i - 1].0 + 1 };
+        let middle = |next: &(u32, u32)| (f64::from(concurrency) * f64::from(next.0)).sqrt() as u32;
+        let to = lengths.get(i + 1).map_or(concurrency, middle);
+        let from = ranges.last().map_or(1, |last| last[1] + 1);
         match ranges.last_mut() {
-            Some(last) if last[2] == drafts.min(cap) => last[1] = concurrency,
-            _ => ranges.push([from, concurrency, drafts.min(cap)]),
+            Some(last) if last[2] == drafts.min(cap) => last[1] = to,
+            _ => ranges.push([from, to, drafts.min(cap)]),
         }
     }
     (ranges.len() > 1).then(|| config(method, longest, Some(&ranges)))
@@ -215,7 +218,10 @@ mod tests {
     #[test]
     fn lengths_by_batch_size_become_ranges() {
         let flags = vllm_schedule(&[(1, 7), (4, 7), (16, 4), (64, 0)], DFLASH).unwrap();
-        assert!(flags.contains("[[1,4,7],[5,16,4],[17,64,0]]"), "{flags}");
+        assert!(flags.contains("[[1,8,7],[9,32,4],[33,64,0]]"), "{flags}");
+        // Neighbours too near for a batch size between them.
+        let flags = vllm_schedule(&[(1, 7), (2, 5), (3, 4)], DFLASH).unwrap();
+        assert!(flags.contains("[[1,1,7],[2,2,5],[3,3,4]]"), "{flags}");
         assert!(flags.contains(r#""num_speculative_tokens":7"#));
         assert_eq!(vllm_schedule(&[(1, 7), (64, 7)], DFLASH), None);
         assert_eq!(vllm_schedule(&[(1, 0)], DFLASH), None);

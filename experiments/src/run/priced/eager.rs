@@ -31,7 +31,9 @@ pub(super) fn scenario(view: &View<'_>) -> Option<Scenario> {
     for &c in &p.experiment.concurrency {
         let Some((b8, b16)) = both(name, c) else { continue };
         let (Some(tau16), Some(rows8), Some(rows16)) = (b16.tau, b8.rows_mean, b16.rows_mean) else { continue };
-        let eager16 = step(&eager, c, rows16);
+        let Some(ms16) = b16.step_ms else { continue };
+        // The cell counted its own trees' experts; the quotient carries that over.
+        let eager16 = ms16 * step(&eager, c, rows16) / step(&p.cost, c, rows16);
         let user = |tau: f64, ms: f64| 1e3 * tau / ms;
         let rate16 = user(tau16, eager16);
         let Some(rate8) = b8.tok_s_user else { continue };
