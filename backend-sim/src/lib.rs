@@ -39,6 +39,7 @@ pub mod power;
 pub mod profile;
 pub mod record;
 pub mod replay;
+pub mod text;
 pub mod validate;
 
 pub use record::{Frontier, RecordSetup, Recorded, record};

@@ -39,6 +39,9 @@ pub enum BuildError {
         /// What there is, comma-separated.
         known: String,
     },
+    /// The name cannot be that of a file.
+    #[error("`{0}` is no kind of policy: results name files by it, so use 1 to 64 letters, digits, `_` or `-`")]
+    Name(String),
     /// The name is in use.
     #[error("a policy of kind `{0}` is registered already")]
     Taken(String),
@@ -151,8 +154,13 @@ impl Registry {
     /// Adds a policy.
     ///
     /// # Errors
-    /// [`BuildError::Taken`] when its kind is registered already, or is [`PLAIN`].
+    /// [`BuildError::Taken`] when its kind is registered already, or is [`PLAIN`]; [`BuildError::Name`] when results could not
+    /// name files by it.
     pub fn register<C: PolicyConfig>(&mut self) -> Result<(), BuildError> {
+        let plain = |c: char| c.is_ascii_graphic() && !"/\\".contains(c);
+        if C::KIND.is_empty() || C::KIND.len() > 64 || C::KIND.starts_with('.') || !C::KIND.chars().all(plain) {
+            return Err(BuildError::Name(C::KIND.into()));
+        }
         if C::KIND == PLAIN || self.entries.iter().any(|e| e.kind == C::KIND) {
             return Err(BuildError::Taken(C::KIND.into()));
         }

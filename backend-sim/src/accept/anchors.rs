@@ -1,6 +1,8 @@
 //! What ships: processes and anchors, by name. There is no default among them.
 
 use super::process::{Process, ProcessError};
+use crate::profile::is_path;
+use crate::text;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -9,6 +11,9 @@ const PROCESSES: [(&str, &str); 3] = [
     ("kimi-k2.5-eagle3-thinking", include_str!("../../processes/kimi-k2.5-eagle3-thinking.toml")),
     ("mini-pair", include_str!("../../processes/mini-pair.toml")),
 ];
+
+/// No process comes near this size.
+const FILE_MAX: u64 = 1 << 20;
 
 const ANCHORS: &str = include_str!("../../processes/anchors.toml");
 
@@ -70,7 +75,7 @@ pub fn anchors() -> Result<Vec<Anchor>, ProcessError> {
     Ok(read.anchor)
 }
 
-/// The process called `name`: a shipped one, an anchor, or a TOML file, relative to `folder`.
+/// The process called `name`: a shipped one, an anchor, or a TOML file (a name with a `/` or an ending), relative to `folder`.
 ///
 /// # Errors
 /// [`ProcessError::Unknown`] with the list of names; a file that cannot be read or is no process.
@@ -81,13 +86,13 @@ pub fn process(name: &str, folder: &Path) -> Result<Process, ProcessError> {
     if let Some(anchor) = anchors()?.iter().find(|a| a.key == name) {
         return anchor.process();
     }
-    if !name.ends_with(".toml") {
+    if !is_path(name) {
         return Err(ProcessError::Unknown { name: name.to_owned(), known: shipped().join(", ") });
     }
     let path = folder.join(name);
     let file = path.display().to_string();
-    let text =
-        std::fs::read_to_string(&path).map_err(|e| ProcessError::Read { file: file.clone(), why: e.to_string() })?;
+    let text = text::read(&path, FILE_MAX);
+    let text = text.map_err(|e| ProcessError::Read { file: file.clone(), why: e.to_string() })?;
     Process::from_toml(&text, &file)
 }
 

@@ -3,6 +3,9 @@
 use super::process::{MAX_DEPTH, Process, ProcessError};
 use super::shape::Shape;
 
+/// The greatest standard error of a share: that of one coin.
+const MAX_ERROR: f64 = 0.5;
+
 impl Process {
     /// Checks every value against its meaning, and that some process shows such rates.
     ///
@@ -21,8 +24,19 @@ impl Process {
         if let Some(r) = rates.iter().find(|r| !(**r > 0.0 && **r < 1.0)) {
             return Err(self.value("conditional", &format!("rate {r} is not between 0 and 1")));
         }
-        if !self.conditional.errors.is_empty() && self.conditional.errors.len() != rates.len() {
-            return Err(self.value("conditional.errors", "as many as rates, or none"));
+        let errors = &self.conditional.errors;
+        if !errors.is_empty() && errors.len() != rates.len() {
+            let why =
+                format!("{} standard errors of {} rates: give one for each rate, or none", errors.len(), rates.len());
+            return Err(self.value("conditional.errors", &why));
+        }
+        if let Some((d, e)) = errors.iter().enumerate().find(|(_, e)| !(0.0..=MAX_ERROR).contains(*e)) {
+            let why = format!(
+                "{e} at position {}: a standard error of a rate lies within 0 and {MAX_ERROR}; leave `errors` out where the \
+                 source gives none",
+                d + 1
+            );
+            return Err(self.value("conditional.errors", &why));
         }
         if self.width < 2 || self.vocab < 16 || self.width >= self.vocab {
             return Err(self.value("width", "needs at least 2 ranks, and fewer than the vocabulary"));

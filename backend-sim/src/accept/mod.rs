@@ -15,9 +15,12 @@ mod ranks;
 pub mod remark;
 mod sample;
 mod shape;
+mod suits;
+mod variants;
 
 pub use anchors::{Anchor, AnchorTree, anchors, process, shipped};
 pub use fit::Estimate;
-pub use parameter::{Parameter, Rates};
-pub use process::{MAX_DEPTH, Process, ProcessError, Variant};
+pub use parameter::{Drafts, Parameter, Rates};
+pub use process::{MAX_DEPTH, Process, ProcessError};
 pub use sample::Sample;
+pub use variants::Variant;

@@ -30,6 +30,16 @@ impl Parameter {
     }
 }
 
+/// How the drafter of a process drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drafts {
+    /// A whole block in one pass: its rates belong to the size of that block.
+    Block,
+    /// One token behind the other: the rate at a position does not depend on how many more are drafted.
+    Steps,
+}
+
 /// Conditional rates by position: the share of rounds that accept token *d* among those that accepted *d* − 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

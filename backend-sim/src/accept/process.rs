@@ -1,6 +1,6 @@
 //! The parameters of a synthetic drafter–target process, and their file.
 
-use super::parameter::{Parameter, Rates};
+use super::parameter::{Drafts, Parameter, Rates};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ pub const MAX_DEPTH: usize = 31;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProcessError {
     /// No process of that name: there is no default.
-    #[error("acceptance `{name}` is unknown: name a TOML file, or one of {known}")]
+    #[error("acceptance `{name}` is unknown: name one of {known}, or the path of a TOML file, `./{name}.toml`")]
     Unknown {
         /// What was asked for.
         name: String,
@@ -33,6 +33,18 @@ pub enum ProcessError {
         file: String,
         /// Line, key and what is wrong.
         why: String,
+    },
+    /// The drafter that is priced is no drafter of this process.
+    #[error("acceptance `{process}` does not fit drafter {drafter}: {why}\nhelp: {help}")]
+    Drafter {
+        /// The process.
+        process: String,
+        /// The drafter's profile.
+        drafter: String,
+        /// What differs.
+        why: String,
+        /// What to change.
+        help: String,
     },
     /// A value contradicts its meaning.
     #[error("acceptance `{process}`, key `{key}`: {why}")]
@@ -62,6 +74,8 @@ pub struct Process {
     pub name: String,
     /// What it stands for, and what it is not.
     pub about: String,
+    /// How its drafter drafts.
+    pub drafter: Drafts,
     /// Ranks that a row of a generated trace lists.
     pub width: u32,
     /// Vocabulary: where the tail of ranks ends.
@@ -111,7 +125,8 @@ impl Process {
     }
 
     /// The same process with its shape moved so that a chain of `depth` levels has the acceptance length `tau`: one shift
-    /// in logits, the same at all positions. Standard errors of the rates are dropped with it.
+    /// in logits, the same at all positions. Standard errors of the rates are dropped with it: they are of a level that was
+    /// counted, and the level is now the given one.
     ///
     /// # Errors
     /// [`ProcessError::Value`] when no shift gives it: `tau` must lie within 1 and `depth` + 1.
@@ -186,34 +201,21 @@ impl Process {
         })
     }
 
-    /// This process with one parameter at the low and at the high end of its range, for every parameter whose range is
-    /// not a point. The chain's rates stay what they are. What the variants change of an answer is its model error.
-    #[must_use]
-    pub fn variants(&self) -> Vec<Variant> {
-        let mut all = Vec::new();
-        for (key, unit, p) in self.parameters() {
-            for value in [p.low, p.high] {
-                let mut process = self.clone();
-                if value != p.value
-                    && let Some(parameter) = process.parameter_mut(key)
-                {
-                    parameter.value = value;
-                    let change = format!("{} → {value} {unit}", p.value);
-                    all.push(Variant { parameter: key.to_owned(), change, process });
-                }
-            }
-        }
-        all
-    }
-
     /// Reads a process; `file` names it in errors.
     ///
     /// # Errors
     /// [`ProcessError`] with the line and key.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, ProcessError> {
-        let process: Self = toml::from_str(text)
-            .map_err(|e| ProcessError::Parse { file: file.to_owned(), why: e.to_string().trim_end().to_owned() })?;
-        process.check()?;
+        let parse = |why: String| ProcessError::Parse { file: file.to_owned(), why };
+        let process: Self = toml::from_str(text).map_err(|e| {
+            let at = e.span().map_or(0, |s| s.start);
+            let line = text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count() + 1;
+            parse(format!("line {line}: {}", e.message().lines().next().unwrap_or_default()))
+        })?;
+        process.check().map_err(|e| match e {
+            ProcessError::Value { key, why, .. } => parse(format!("`{key}`: {why}")),
+            other => other,
+        })?;
         Ok(process)
     }
 
@@ -228,17 +230,6 @@ impl Process {
     pub(super) fn value(&self, key: &str, why: &str) -> ProcessError {
         ProcessError::Value { process: self.name.clone(), key: key.to_owned(), why: why.to_owned() }
     }
-}
-
-/// A process with one parameter at an end of its range.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Variant {
-    /// Key of the parameter.
-    pub parameter: String,
-    /// What was changed, in words: "−2.36 → −1.37 logits".
-    pub change: String,
-    /// The process with the change.
-    pub process: Process,
 }
 
 /// 1 + Σ_{k ≤ depth} Π_{d ≤ k} r_d.

@@ -50,8 +50,12 @@ impl<'t> Lookups<'t> {
         let Some(system) = hardware.system.as_deref() else {
             return Err(CostError::Needs {
                 tier: super::Tier::Table,
-                what: format!("op tables, and none was measured on {}", hardware.name),
-                help: "use tier `bound`, a calibration, or set `system` of the hardware profile".into(),
+                what: format!("op tables, and hardware {} names none: its key `system` is missing", hardware.name),
+                help: format!(
+                    "set `system` of the hardware profile to the machine whose tables are as good as its own, one of {}, or \
+                     use tier `bound` or a calibration",
+                    tables.systems().join(", ")
+                ),
             });
         };
         let from = wanted(system, &deployment.tables.gemm);

@@ -16,7 +16,7 @@ use std::path::Path;
 use super::fit::PointSet;
 use super::{Curve, Distinct, Experts, ExpertsError, Novelty, Popularity};
 use crate::profile::load::{Doc, Fields};
-use crate::profile::{ProfileError, Sources, read_text};
+use crate::profile::{ProfileError, Sources, is_path, read_text};
 
 /// Name and text of what ships, sorted.
 const SHIPPED: &[(&str, &str)] = &[
@@ -39,7 +39,7 @@ pub fn experts(name: &str, folder: &Path) -> Result<(Experts, Sources), ProfileE
     if let Some((name, text)) = SHIPPED.iter().find(|s| s.0 == name) {
         return read(text, &format!("shipped experts {name}"), folder);
     }
-    if name.contains(['/', '\\']) || name.ends_with(".toml") {
+    if is_path(name) {
         let path = folder.join(name);
         return read(&read_text(&path)?, &path.display().to_string(), path.parent().unwrap_or(folder));
     }

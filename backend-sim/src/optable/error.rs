@@ -10,8 +10,8 @@ pub enum TableError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
+        /// What is wrong with it.
+        source: crate::text::TextError,
     },
     /// The header is not the one this kind of table has.
     #[error("{file}, line {line}: the header must start with `{expected}`, found `{found}`")]

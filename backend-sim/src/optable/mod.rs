@@ -96,7 +96,7 @@ impl OpTables {
         let mut texts: [String; 7] = Default::default();
         for (text, file) in texts.iter_mut().zip(FILES) {
             let file = folder.join(file);
-            *text = std::fs::read_to_string(&file).map_err(|source| TableError::Read { file, source })?;
+            *text = crate::text::read(&file, FILE_MAX).map_err(|source| TableError::Read { file, source })?;
         }
         Self::parse(&texts)
     }
@@ -126,6 +126,9 @@ impl OpTables {
         self.digest
     }
 }
+
+/// The largest shipped table has two thirds of a MiB.
+const FILE_MAX: u64 = 64 << 20;
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 

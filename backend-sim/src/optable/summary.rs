@@ -19,6 +19,13 @@ pub struct Summary {
 }
 
 impl OpTables {
+    /// Machines that dense products were measured on, sorted: the keys that `system` of a hardware profile may have.
+    #[must_use]
+    pub fn systems(&self) -> Vec<&str> {
+        let all: std::collections::BTreeSet<&str> = self.gemm.iter().map(|t| t.origin().system.as_str()).collect();
+        all.into_iter().collect()
+    }
+
     /// Every table, in the order of the files.
     #[must_use]
     pub fn summaries(&self) -> Vec<Summary> {

@@ -1,6 +1,5 @@
 //! The profiles that ship, and the way from a name to a profile.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{Deployment, Drafter, Hardware, Model, ProfileError};
@@ -58,9 +57,8 @@ fn find(kind: &'static str, entries: &[Entry], name: &str, folder: &Path) -> Res
     if let Some((name, text)) = entries.iter().find(|e| e.0 == name) {
         return Ok(Found::Shipped(text, format!("shipped {kind} {name}")));
     }
-    let path = folder.join(name);
-    if name.contains(['/', '\\']) || name.ends_with(".toml") || name.ends_with(".json") {
-        return Ok(Found::File(path));
+    if is_path(name) {
+        return Ok(Found::File(folder.join(name)));
     }
     Err(ProfileError::Unknown {
         kind,
@@ -70,16 +68,15 @@ fn find(kind: &'static str, entries: &[Entry], name: &str, folder: &Path) -> Res
     })
 }
 
+/// Whether a name of a profile or process is a path: it has a `/`, or an ending.
+#[must_use]
+pub fn is_path(name: &str) -> bool {
+    name.contains(['/', '\\']) || name.ends_with(".toml") || name.ends_with(".json")
+}
+
 /// Reads a file of bounded size.
 pub(crate) fn read_text(path: &Path) -> Result<String, ProfileError> {
-    let io = |source| ProfileError::Io { path: path.to_owned(), source };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(io)?;
-    file.take(LIMIT + 1).read_to_string(&mut text).map_err(io)?;
-    if text.len() as u64 > LIMIT {
-        return Err(io(std::io::Error::other(format!("larger than {LIMIT} bytes: it is no profile"))));
-    }
-    Ok(text)
+    crate::text::read(path, LIMIT).map_err(|source| ProfileError::Read { path: path.to_owned(), source })
 }
 
 fn toml<T>(

@@ -31,14 +31,14 @@ pub(super) fn deployment(d: &Deployment, hardware: &Hardware, model: &Model) -> 
     if let Some(moe) = model.moe {
         parts.push(("expert width", moe.intermediate));
     }
-    match parts.into_iter().find(|(_, n)| !n.is_multiple_of(d.ranks)) {
-        None => Ok(()),
-        Some((what, n)) => Err(ProfileError::Mismatch {
-            problem: format!(
-                "{} ranks of deployment {} do not divide the {what} of {}: {n}",
-                d.ranks, d.name, model.name
-            ),
-            hint: "change `ranks` to a divisor".into(),
-        }),
-    }
+    let odd = |ranks: u32| parts.iter().find(|(_, n)| !n.is_multiple_of(ranks));
+    let Some((what, n)) = odd(d.ranks) else { return Ok(()) };
+    let fit: Vec<String> = (1..=hardware.nvlink_gpus).filter(|r| odd(*r).is_none()).map(|r| r.to_string()).collect();
+    Err(ProfileError::Mismatch {
+        problem: format!(
+            "`ranks` = {} of deployment {} does not divide the {what} of {}: {n}",
+            d.ranks, d.name, model.name
+        ),
+        hint: format!("set `ranks` of the deployment to one of {}", fit.join(", ")),
+    })
 }

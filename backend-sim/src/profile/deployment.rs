@@ -295,6 +295,9 @@ impl fmt::Display for Deployment {
         for clause in &self.not_modelled {
             writeln!(f, "  not modelled: {clause}")?;
         }
+        for clause in self.borrowed() {
+            writeln!(f, "  other tables: {clause}")?;
+        }
         write!(f, "{}", self.sources)
     }
 }

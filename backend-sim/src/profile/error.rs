@@ -2,6 +2,11 @@
 
 use std::path::PathBuf;
 
+/// A key in front of what is wrong with it; nothing where there is none.
+fn quoted(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("`{key}`: ") }
+}
+
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,15 +24,15 @@ pub enum ProfileError {
         hint: String,
     },
     /// The file cannot be read.
-    #[error("cannot read profile {}: {source}", .path.display())]
-    Io {
+    #[error("cannot read profile {}: {source}\nhelp: relative paths start from the folder of the file that names it", .path.display())]
+    Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// What is wrong with it.
+        source: crate::text::TextError,
     },
     /// Something in the file is wrong.
-    #[error("{file}:{line}: `{key}`: {problem}")]
+    #[error("{file}:{line}: {}{problem}", quoted(.key))]
     At {
         /// The file, or the name of a shipped profile.
         file: String,

@@ -104,6 +104,11 @@ impl Hardware {
                 "is below `bf16_flops`: give dense rates of the same GPU".to_owned(),
             ),
         ];
+        let number = |s: &str| !s.is_empty() && s.len() <= 3 && s.bytes().all(|b| b.is_ascii_digit());
+        if !hardware.capability.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
+            let problem = format!("is \"{}\"; a compute capability is written \"9.0\"", hardware.capability);
+            return Err(f.error("capability", problem));
+        }
         if let Some((key, _, problem)) = contradiction.into_iter().find(|c| c.1) {
             return Err(f.error(key, problem));
         }

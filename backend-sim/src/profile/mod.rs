@@ -13,6 +13,7 @@
 //! # Ok::<(), profile::ProfileError>(())
 //! ```
 
+mod borrowed;
 mod buckets;
 mod catalog;
 mod check;
@@ -21,6 +22,7 @@ mod deployment;
 mod drafter;
 mod error;
 mod hardware;
+mod kind;
 pub(crate) mod load;
 mod model;
 mod overheads;
@@ -28,11 +30,12 @@ mod shape;
 mod sourced;
 
 pub use buckets::{Buckets, Unit};
-pub use catalog::{Shipped, deployment, drafter, hardware, model, shipped};
+pub use catalog::{Shipped, deployment, drafter, hardware, is_path, model, shipped};
 pub use deployment::{Allreduce, Deployment, Engine, Execution, TableRef, Tables, TreeAttention};
 pub use drafter::{Drafter, DrafterKind};
 pub use error::ProfileError;
 pub use hardware::Hardware;
+pub use kind::Kind;
 pub use model::{Attention, INT4_GROUP32_BYTES, Model, Moe, Quant};
 pub use overheads::Overheads;
 pub use sourced::{Origin, Sources};

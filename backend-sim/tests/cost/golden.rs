@@ -171,11 +171,11 @@ fn contradictions_and_missing_cells_say_what_to_change() {
     assert!(text.contains("[262144]") && text.contains("[33554432]"), "{text}");
     let mut wrong = scene.clone();
     wrong.hardware.system = None;
-    assert!(message(&wrong, Tier::Table).contains("none was measured on"));
+    assert!(message(&wrong, Tier::Table).contains("its key `system` is missing"));
     let mut wrong = scene.clone();
     let Attention::Mla { heads, .. } = &mut wrong.model.attention else { panic!("Kimi has latent attention") };
     *heads = 60;
-    assert!(message(&wrong, Tier::Table).contains("do not divide"));
+    assert!(message(&wrong, Tier::Table).contains("does not divide"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Inputs that a deployment may have otherwise, beside the errors that the cost model states of itself.
 
-use crate::decide::Variant;
+use crate::decide::{Part, Variant};
 use crate::priced::{At, CostVariant, Prepared, Profiles, Ready, ShapeVariant, ShapeVariants, Simulated, shapes};
 use treeline_sim::accept::Process;
 use treeline_sim::batch::fast::{Load, Tables};
@@ -69,7 +69,8 @@ impl Scaled {
         let moved = [-SCALE, SCALE].into_iter().filter_map(|share| {
             let scaled = process.to_tau(1.0 + (tau - 1.0) * (1.0 + share), depth).ok()?;
             let change = format!("accepted drafts {:+.0} %", share * 100.0);
-            Some(ShapeVariant { key: "acceptance_scale".to_owned(), change, shapes: walk(ready, &scaled)? })
+            let key = "acceptance_scale".to_owned();
+            Some(ShapeVariant { key, part: Part::Model, change, shapes: walk(ready, &scaled)? })
         });
         Some(Self(ShapeVariants { moved: moved.collect(), base, ..ShapeVariants::default() }))
     }

@@ -5,7 +5,7 @@ use crate::import::{self, Counters};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use treeline_sim::accept::{self, Process};
+use treeline_sim::accept::{self, Drafts, Process};
 
 /// Kinds of input.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,9 @@ pub(super) enum ImportVerb {
         /// An earlier scrape of the same server: import what was counted since.
         #[arg(long, value_name = "FILE")]
         before: Option<PathBuf>,
+        /// The model, where the server counts several: its label `model_name`.
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
         #[command(flatten)]
         to: Target,
     },
@@ -27,6 +30,9 @@ pub(super) enum ImportVerb {
         /// Rows of a verify step as SGLang counts them, root included; needed where only an acceptance length was counted.
         #[arg(long, value_name = "ROWS")]
         draft_tokens: Option<u32>,
+        /// The model, where the file counts several.
+        #[arg(long, value_name = "NAME")]
+        model: Option<String>,
         #[command(flatten)]
         to: Target,
     },
@@ -85,8 +91,12 @@ impl Target {
 /// Runs one kind.
 pub(super) fn run(verb: &ImportVerb, out: &Out) -> anyhow::Result<()> {
     match verb {
-        ImportVerb::Vllm { file, before, to } => to.counted(&import::vllm(file, before.as_deref())?, None, file, out),
-        ImportVerb::Sglang { file, draft_tokens, to } => to.counted(&import::sglang(file)?, *draft_tokens, file, out),
+        ImportVerb::Vllm { file, before, model, to } => {
+            to.counted(&import::vllm(file, before.as_deref(), model.as_deref())?, None, file, out)
+        }
+        ImportVerb::Sglang { file, draft_tokens, model, to } => {
+            to.counted(&import::sglang(file, model.as_deref())?, *draft_tokens, file, out)
+        }
         ImportVerb::Curve { file, to } => write(&import::curve(file, &to.name, &to.base()?)?, to.out.as_deref(), out),
         ImportVerb::Trace { file, name, out: target } => {
             let trace = crate::trace::read(file)?;
@@ -105,7 +115,12 @@ pub(super) fn run(verb: &ImportVerb, out: &Out) -> anyhow::Result<()> {
 
 fn write(process: &Process, target: Option<&Path>, out: &Out) -> anyhow::Result<()> {
     let text = process.to_toml()?;
-    out.note(&format!("{}: chain τ {:.3} at depth {}", process.name, process.tau(process.depth()), process.depth()));
+    let (depth, drafts) = (process.depth(), if process.drafter == Drafts::Block { "a block" } else { "steps" });
+    out.note(&format!(
+        "{}: chain τ {:.3} at depth {depth}, of a drafter of {drafts}",
+        process.name,
+        process.tau(depth)
+    ));
     match target {
         None => out.data(text.trim_end()),
         Some(path) => {

@@ -59,9 +59,10 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// List the shipped profiles, expert models and acceptance processes, or show one with a source per field.
+    /// List the shipped profiles, expert models and acceptance processes, or check and show one, or a file of yours, with a
+    /// source per field.
     Profiles {
-        /// Show this one.
+        /// Show this one: a shipped name, or the path of a TOML file, a checkpoint's folder or its config.json.
         name: Option<String>,
         /// Print JSON.
         #[arg(long)]
@@ -192,7 +193,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
             out.error(&e);
             let wrong_file = e.is::<ConfigError>() || e.is::<TraceFileError>() || e.is::<Refused>();
             let foreign = e.is::<crate::import::ImportError>() || e.is::<treeline_sim::accept::ProcessError>();
-            let tables = e.is::<ImportError>() || e.is::<TableError>();
+            let tables = e.is::<ImportError>() || e.is::<TableError>() || e.is::<treeline_sim::profile::ProfileError>();
             let refused = wrong_file || foreign || tables || e.is::<Usage>();
             ExitCode::from(if refused { 2 } else { 1 })
         }

@@ -63,18 +63,7 @@ pub fn load(path: &Path, registry: &Registry) -> Result<Experiment, ConfigError>
 /// As [`load`].
 pub fn load_with(path: &Path, registry: &Registry, overrides: &Overrides) -> Result<Experiment, ConfigError> {
     let read_error = |why: String| ConfigError::Read { path: path.to_owned(), why };
-    let size = std::fs::metadata(path).map_err(|e| read_error(e.to_string()))?;
-    if !size.is_file() {
-        return Err(read_error("not a file".to_owned()));
-    }
-    if size.len() > FILE_MAX {
-        return Err(read_error(format!("{} bytes are too many for an experiment (at most {FILE_MAX})", size.len())));
-    }
-    let bytes = std::fs::read(path).map_err(|e| read_error(e.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|e| {
-        let line = e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
-        read_error(format!("line {line} is not UTF-8"))
-    })?;
+    let text = treeline_sim::text::read(path, FILE_MAX).map_err(|e| read_error(e.to_string()))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = parent.canonicalize().map_err(|e| read_error(e.to_string()))?;
     load_text(&text, &path.display().to_string(), &folder, registry, overrides)

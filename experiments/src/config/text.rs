@@ -75,12 +75,26 @@ text!(
 );
 
 text!(
+    /// What results call a thing, short enough for a table and no path.
+    Label,
+    "^[^ .\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029/\\\\][^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029/\\\\]{0,99}$",
+    "a name of 1 to 100 characters on one line, without `/` and `\\`, the first neither `.` nor a space",
+    |s| label(s)
+);
+
+text!(
     /// Which rounds are kept.
     RecordText,
     "^(summary|all|sample:[1-9][0-9]{0,8})$",
     "`summary`, `all` or `sample:N` (every N-th round, N ≥ 1)",
     |s| record(s).is_some()
 );
+
+/// Whether results may call something so.
+fn label(s: &str) -> bool {
+    let plain = |c: char| !c.is_control() && !['/', '\\', '\u{2028}', '\u{2029}'].contains(&c);
+    (1..=100).contains(&s.chars().count()) && !s.starts_with(['.', ' ']) && s.chars().all(plain)
+}
 
 /// Parses the value of `record`.
 pub(crate) fn record(s: &str) -> Option<super::Record> {

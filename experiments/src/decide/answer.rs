@@ -33,6 +33,8 @@ impl Candidate {
 /// Whose error a variant stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
+    /// What the acceptance source counted, beside the requests that are resampled.
+    Sampling,
     /// The model of acceptance.
     Model,
     /// The transfer of the cost model.
@@ -152,7 +154,7 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
 
     let moved = effects(setting, best);
     let parts = ErrorParts {
-        sampling,
+        sampling: sampling.hypot(spread(&moved, Part::Sampling, speedup)),
         model: spread(&moved, Part::Model, speedup),
         transfer: spread(&moved, Part::Transfer, speedup),
     };
@@ -252,6 +254,27 @@ mod tests {
         assert_eq!(flips, [("siblings", 16)]);
         assert!((a.flips[0].loss - 0.2).abs() < 1e-12);
         assert_eq!(a.candidates.len(), 3);
+    }
+
+    /// What a source counted with errors widens the sampling part, beside the resampled requests.
+    #[test]
+    fn errors_of_counted_rates_are_sampling() {
+        let mut s = setting();
+        for rate in [0.18, 0.22] {
+            s.variants.push(Variant {
+                key: "conditional.1".to_owned(),
+                input: "rate at position 1".to_owned(),
+                change: "1.96 standard errors".to_owned(),
+                part: Part::Sampling,
+                rates: vec![0.1, rate, 0.15],
+            });
+        }
+        let (with, without) = (&answer(&s, &Resamples::new(20, 500, 1)).unwrap(), &setting());
+        let without = answer(without, &Resamples::new(20, 500, 1)).unwrap();
+        assert!((with.parts.sampling - 0.1).abs() < 1e-9, "{:?}", with.parts);
+        assert_eq!((with.parts.model, with.parts.transfer), (without.parts.model, without.parts.transfer));
+        let width = |a: &Answer| (a.hi - a.lo) / 2.0 / a.speedup;
+        assert!((width(with) - width(&without).hypot(0.1)).abs() < 1e-9);
     }
 
     /// Where a policy that sizes trees by the step is best, inputs flip the fixed budget beside it.

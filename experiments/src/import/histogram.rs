@@ -1,23 +1,31 @@
 //! JSON of responses and servers: histograms of accepted drafts per step, or an acceptance length alone.
 
+use super::model::Choice;
 use super::{Counters, Wrong};
 use serde_json::{Map, Value};
 
 /// Names under which engines report how many steps accepted n drafted tokens.
 const HISTOGRAMS: [&str; 3] = ["spec_correct_drafts_histogram", "spec_accept_histogram", "acceptance_histogram"];
 
-/// All that one file holds: a JSON document, or one per line.
-pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
-    let mut out = Counters::default();
-    let mut lengths = Lengths::default();
+/// Keys under which a response or a server names its model.
+const MODELS: [&str; 4] = ["model", "model_name", "served_model_name", "model_path"];
+
+/// All that one file holds of one model: a JSON document, or one per line.
+pub(super) fn counters(text: &str, model: Option<&str>) -> Result<Counters, Wrong> {
+    let mut read = Read { out: Counters::default(), lengths: Lengths::default(), choice: Choice::new(model) };
     match serde_json::from_str::<Value>(text) {
-        Ok(value) => visit(&value, 1, &mut out, &mut lengths)?,
+        Ok(value) => read.visit(&value, "", 1)?,
         Err(_) => {
             for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
                 let value = serde_json::from_str(line).map_err(|e| Wrong::at(i + 1, format!("is no JSON: {e}")))?;
-                visit(&value, i + 1, &mut out, &mut lengths)?;
+                read.visit(&value, "", i + 1)?;
             }
         }
+    }
+    let Read { mut out, lengths, choice } = read;
+    if !choice.nothing() {
+        choice.check()?;
+        out.notes.extend(choice.note());
     }
     if out.drafts > 0 {
         return Ok(out);
@@ -30,7 +38,8 @@ pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
         let why = "holds no acceptance histogram, no `spec_verify_ct` with `completion_tokens`, and no `avg_spec_accept_length`";
         return Err(Wrong::whole(why));
     };
-    Ok(Counters { tau: Some(tau), notes: vec![note.into()], ..out })
+    out.notes.insert(0, note.into());
+    Ok(Counters { tau: Some(tau), ..out })
 }
 
 #[derive(Default)]
@@ -40,36 +49,54 @@ struct Lengths {
     average: Option<f64>,
 }
 
-fn visit(value: &Value, line: usize, out: &mut Counters, lengths: &mut Lengths) -> Result<(), Wrong> {
-    match value {
-        Value::Array(all) => all.iter().try_for_each(|v| visit(v, line, out, lengths)),
-        Value::Object(map) => {
-            if let Some((key, histogram)) =
-                HISTOGRAMS.iter().find_map(|k| map.get(*k).filter(|v| !v.is_null()).map(|v| (k, v)))
-            {
-                let counts =
-                    counts(histogram).ok_or_else(|| Wrong::at(line, format!("`{key}` is no list or map of counts")))?;
-                add(&counts, out);
+/// What was read so far.
+struct Read<'m> {
+    out: Counters,
+    lengths: Lengths,
+    choice: Choice<'m>,
+}
+
+impl Read<'_> {
+    /// Takes what `value` counts; `model` is whom the values around it name.
+    fn visit(&mut self, value: &Value, model: &str, line: usize) -> Result<(), Wrong> {
+        match value {
+            Value::Array(all) => all.iter().try_for_each(|v| self.visit(v, model, line)),
+            Value::Object(map) => {
+                let model = MODELS.iter().find_map(|k| map.get(*k).and_then(Value::as_str)).unwrap_or(model);
+                self.take(map, model, line)?;
+                map.values().try_for_each(|v| self.visit(v, model, line))
             }
-            if let (Some(steps), Some(tokens)) = (count(map, "spec_verify_ct"), count(map, "completion_tokens")) {
-                lengths.steps += steps;
-                lengths.tokens += tokens;
-            }
-            if let Some(tau) = map.get("avg_spec_accept_length").and_then(Value::as_f64) {
-                lengths.average = Some(tau);
-            }
-            if let Some(rows) = count(map, "speculative_num_draft_tokens").and_then(|r| u32::try_from(r).ok()) {
-                out.rows = Some(rows);
-            }
-            if let Some(width) = count(map, "speculative_eagle_topk").filter(|w| *w > 1) {
-                let why = format!(
-                    "`speculative_eagle_topk` is {width}: its acceptance is a tree's, a process needs the chain's"
-                );
-                return Err(Wrong::at(line, why));
-            }
-            map.values().try_for_each(|v| visit(v, line, out, lengths))
+            _ => Ok(()),
         }
-        _ => Ok(()),
+    }
+
+    fn take(&mut self, map: &Map<String, Value>, model: &str, line: usize) -> Result<(), Wrong> {
+        let histogram = HISTOGRAMS.iter().find_map(|k| map.get(*k).filter(|v| !v.is_null()).map(|v| (k, v)));
+        let steps = count(map, "spec_verify_ct").zip(count(map, "completion_tokens"));
+        let average = map.get("avg_spec_accept_length").and_then(Value::as_f64);
+        let counts_something = histogram.is_some() || steps.is_some() || average.is_some();
+        if counts_something && !self.choice.admits(model) {
+            return Ok(());
+        }
+        if let Some((key, histogram)) = histogram {
+            let counts =
+                counts(histogram).ok_or_else(|| Wrong::at(line, format!("`{key}` is no list or map of counts")))?;
+            add(&counts, &mut self.out);
+        }
+        if let Some((steps, tokens)) = steps {
+            self.lengths.steps += steps;
+            self.lengths.tokens += tokens;
+        }
+        self.lengths.average = average.or(self.lengths.average);
+        if let Some(rows) = count(map, "speculative_num_draft_tokens").and_then(|r| u32::try_from(r).ok()) {
+            self.out.rows = Some(rows);
+        }
+        if let Some(width) = count(map, "speculative_eagle_topk").filter(|w| *w > 1) {
+            let why =
+                format!("`speculative_eagle_topk` is {width}: its acceptance is a tree's, a process needs the chain's");
+            return Err(Wrong::at(line, why));
+        }
+        Ok(())
     }
 }
 

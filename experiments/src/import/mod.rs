@@ -14,6 +14,7 @@
 
 mod histogram;
 mod lines;
+mod model;
 mod prometheus;
 mod steps;
 
@@ -100,48 +101,51 @@ pub struct Counters {
     pub notes: Vec<String>,
 }
 
-/// The file's text; not a pipe, not a device, at most 256 MiB.
+/// The file's text; not a pipe, not a device, at most 256 MiB: of more counters give an excerpt.
 fn text(path: &Path) -> Result<String, ImportError> {
-    let read = |why: String| ImportError::Read { path: path.to_owned(), why };
-    let meta = std::fs::metadata(path).map_err(|e| read(e.to_string()))?;
-    if !meta.is_file() {
-        return Err(read("is not an ordinary file".into()));
-    }
-    if meta.len() > 256 << 20 {
-        return Err(read(format!("{} MiB are too many for counters: give an excerpt", meta.len() >> 20)));
-    }
-    std::fs::read_to_string(path).map_err(|e| read(e.to_string()))
+    let read = |e: treeline_sim::text::TextError| ImportError::Read { path: path.to_owned(), why: e.to_string() };
+    treeline_sim::text::read(path, 256 << 20).map_err(read)
 }
 
 /// Reads vLLM's counters: Prometheus text, log lines, or per-request JSON. With `before`, an earlier scrape, the difference.
+/// `model` chooses among several that were counted; `None` = there is only one.
 ///
 /// # Errors
-/// A line that cannot be read, counters that are missing or fall.
-pub fn vllm(path: &Path, before: Option<&Path>) -> Result<Counters, ImportError> {
+/// A line that cannot be read, counters that are missing or fall, counts of several models.
+pub fn vllm(path: &Path, before: Option<&Path>, model: Option<&str>) -> Result<Counters, ImportError> {
     let now = text(path)?;
     let named = |w: Wrong| w.of(path);
     if let Some(before) = before {
-        let earlier = prometheus::counters(&text(before)?).map_err(|w| w.of(before))?;
-        return prometheus::difference(&prometheus::counters(&now).map_err(named)?, &earlier).map_err(named);
+        let earlier = prometheus::counters(&text(before)?, model).map_err(|w| w.of(before))?;
+        return prometheus::difference(&prometheus::counters(&now, model).map_err(named)?, &earlier).map_err(named);
     }
     match kind(&now) {
-        Kind::Json => histogram::counters(&now).map_err(named),
-        Kind::Log => lines::vllm(&now).map_err(named),
-        Kind::Prometheus => prometheus::counters(&now).map_err(named),
+        Kind::Json => histogram::counters(&now, model).map_err(named),
+        Kind::Log => unnamed(model).and_then(|()| lines::vllm(&now)).map_err(named),
+        Kind::Prometheus => prometheus::counters(&now, model).map_err(named),
     }
 }
 
-/// Reads SGLang's counters: JSON (`meta_info` of responses, server info), Prometheus text, or log lines.
+/// Reads SGLang's counters: JSON (`meta_info` of responses, server info), Prometheus text, or log lines. `model` as in
+/// [`vllm`].
 ///
 /// # Errors
-/// A line that cannot be read, or nothing about acceptance in the file.
-pub fn sglang(path: &Path) -> Result<Counters, ImportError> {
+/// A line that cannot be read, nothing about acceptance in the file, or counts of several models.
+pub fn sglang(path: &Path, model: Option<&str>) -> Result<Counters, ImportError> {
     let now = text(path)?;
     let named = |w: Wrong| w.of(path);
     match kind(&now) {
-        Kind::Json => histogram::counters(&now).map_err(named),
-        Kind::Log => lines::sglang(&now).map_err(named),
-        Kind::Prometheus => prometheus::accept_length(&now).map_err(named),
+        Kind::Json => histogram::counters(&now, model).map_err(named),
+        Kind::Log => unnamed(model).and_then(|()| lines::sglang(&now)).map_err(named),
+        Kind::Prometheus => prometheus::accept_length(&now, model).map_err(named),
+    }
+}
+
+/// Log lines say nothing of the model that they are about.
+fn unnamed(model: Option<&str>) -> Result<(), Wrong> {
+    match model {
+        None => Ok(()),
+        Some(_) => Err(Wrong::whole("is a log, whose lines name no model: leave --model out")),
     }
 }
 

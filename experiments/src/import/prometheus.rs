@@ -1,11 +1,14 @@
 //! Prometheus text: vLLM's counters of speculative decoding, SGLang's gauge.
 
+use super::model::Choice;
 use super::{Counters, Wrong};
 
 const DRAFTS: &str = "vllm:spec_decode_num_drafts";
 const DRAFTED: &str = "vllm:spec_decode_num_draft_tokens";
 const ACCEPTED: &str = "vllm:spec_decode_num_accepted_tokens";
 const BY_POSITION: &str = "vllm:spec_decode_num_accepted_tokens_per_pos";
+/// The label that tells models apart.
+const MODEL: &str = "model_name";
 const LENGTH: &str = "sglang:spec_accept_length";
 
 /// A sample: its name without `_total`, its label text, its value.
@@ -46,23 +49,44 @@ fn count(value: f64, number: usize) -> Result<u64, Wrong> {
     }
 }
 
-/// vLLM's counters, summed over engines and models.
-pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
-    let mut out = Counters::default();
+/// The value of a label; its escapes stay, which no name or number has.
+fn label<'l>(labels: &'l str, key: &str) -> Option<&'l str> {
+    let mut rest = labels;
+    loop {
+        let (name, tail) = rest.split_once("=\"")?;
+        let mut escaped = false;
+        let end = tail.find(|c: char| {
+            let closes = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            closes
+        })?;
+        if name.trim_start_matches(',').trim() == key {
+            return Some(&tail[..end]);
+        }
+        rest = &tail[end + 1..];
+    }
+}
+
+/// vLLM's counters of one model, summed over its engines.
+pub(super) fn counters(text: &str, model: Option<&str>) -> Result<Counters, Wrong> {
+    let (mut out, mut choice) = (Counters::default(), Choice::new(model));
     let (mut drafted, mut accepted, mut seen) = (0, 0, false);
     for (i, line) in text.lines().enumerate() {
         let number = i + 1;
         let Some((name, labels, value)) = sample(line, number)? else { continue };
+        if ![DRAFTS, DRAFTED, ACCEPTED, BY_POSITION].contains(&name) {
+            continue;
+        }
+        seen |= name == DRAFTS;
+        if !choice.admits(label(labels, MODEL).unwrap_or_default()) {
+            continue;
+        }
         match name {
-            DRAFTS => {
-                seen = true;
-                out.drafts += count(value, number)?;
-            }
+            DRAFTS => out.drafts += count(value, number)?,
             DRAFTED => drafted += count(value, number)?,
             ACCEPTED => accepted += count(value, number)?,
-            BY_POSITION => {
-                let position = labels.split(',').find_map(|l| l.trim().strip_prefix("position=\""));
-                let position = position.and_then(|p| p.trim_end_matches('"').parse::<usize>().ok());
+            _ => {
+                let position = label(labels, "position").and_then(|p| p.parse::<usize>().ok());
                 let position = position
                     .filter(|p| *p < 256)
                     .ok_or_else(|| Wrong::at(number, "has no label `position` with a number below 256"))?;
@@ -71,8 +95,11 @@ pub(super) fn counters(text: &str) -> Result<Counters, Wrong> {
                 }
                 out.accepted[position] += count(value, number)?;
             }
-            _ => {}
         }
+    }
+    if seen {
+        choice.check()?;
+        out.notes.extend(choice.note());
     }
     if !seen || out.accepted.is_empty() {
         let why =
@@ -103,29 +130,32 @@ pub(super) fn difference(now: &Counters, before: &Counters) -> Result<Counters, 
     Ok(Counters {
         drafts: less(now.drafts, before.drafts)?,
         accepted: accepted.collect::<Result<_, _>>()?,
-        notes: vec!["difference of two scrapes".into()],
+        notes: std::iter::once("difference of two scrapes".into())
+            .chain(now.notes.iter().filter(|n| n.starts_with("model ")).cloned())
+            .collect(),
         ..Counters::default()
     })
 }
 
-/// SGLang's gauge: the acceptance length of the server, several engines averaged.
-pub(super) fn accept_length(text: &str) -> Result<Counters, Wrong> {
-    let mut all = Vec::new();
+/// SGLang's gauge: the acceptance length of one model, several engines averaged.
+pub(super) fn accept_length(text: &str, model: Option<&str>) -> Result<Counters, Wrong> {
+    let (mut all, mut choice) = (Vec::new(), Choice::new(model));
     for (i, line) in text.lines().enumerate() {
-        if let Some((LENGTH, _, value)) = sample(line, i + 1)? {
+        if let Some((LENGTH, labels, value)) = sample(line, i + 1)? {
+            if !choice.admits(label(labels, MODEL).unwrap_or_default()) {
+                continue;
+            }
             if !(1.0..1e4).contains(&value) {
                 return Err(Wrong::at(i + 1, format!("an acceptance length of {value} is below 1 or no number")));
             }
             all.push(value);
         }
     }
-    if all.is_empty() {
+    if choice.nothing() {
         return Err(Wrong::whole(format!("holds neither JSON, nor `accept len:` log lines, nor `{LENGTH}`")));
     }
+    choice.check()?;
     let tau = all.iter().sum::<f64>() / all.len() as f64;
-    Ok(Counters {
-        tau: Some(tau),
-        notes: vec![format!("gauge {LENGTH}, its state at one moment")],
-        ..Counters::default()
-    })
+    let gauge = format!("gauge {LENGTH}, its state at one moment");
+    Ok(Counters { tau: Some(tau), notes: std::iter::once(gauge).chain(choice.note()).collect(), ..Counters::default() })
 }

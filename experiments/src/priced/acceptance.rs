@@ -1,6 +1,6 @@
 //! Acceptance sources, from their names to traces.
 
-use super::anchor::anchored;
+use super::anchor::{anchored, reachable};
 use super::{Problem, Profiles};
 use crate::config::{AcceptanceKind, AcceptanceSpec, Anchor, Location, PricedRun};
 use crate::results::PricedAcceptance;
@@ -10,6 +10,7 @@ use std::path::Path;
 use treeline_core::trace::Trace;
 use treeline_sim::accept::{self, Process};
 use treeline_sim::batch::check_trace;
+use treeline_sim::profile::Drafter;
 
 /// What of a source is known before anything is generated.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,44 +54,34 @@ pub struct Acceptance {
     pub spine: Vec<f64>,
 }
 
-/// The process that a spec names, as it is.
+/// The process that a spec names, as `drafter` shows it.
 ///
 /// # Errors
-/// No such process, a file that is wrong; `at` is the key of the spec.
-fn process(name: &str, folder: &Path, at: &str) -> Result<Process, Problem> {
-    accept::process(name, folder).map_err(|e| Problem::new(&format!("{at}.process"), &e))
+/// No such process, a file that is wrong, a process of another drafter; `at` is the key of the spec.
+fn process(name: &str, folder: &Path, drafter: &Drafter, at: &str) -> Result<Process, Problem> {
+    let process = accept::process(name, folder).and_then(|p| p.for_drafter(drafter));
+    process.map_err(|e| Problem::new(&format!("{at}.process"), &e))
 }
 
 impl Acceptance {
-    /// Checks a source without generating or reading what is large: its process exists, and fits a drafter of `depth`
-    /// levels. `at` is the key that errors name, `acceptance.0`.
+    /// Checks a source without generating or reading what is large: its process exists, is of `drafter`, and can be scaled to
+    /// its τ. `at` is the key that errors name, `acceptance.0`.
     ///
     /// # Errors
     /// What is wrong, under the key that names it.
-    pub fn check(spec: &AcceptanceSpec, folder: &Path, depth: u32, at: &str) -> Result<(), Problem> {
+    pub fn check(spec: &AcceptanceSpec, folder: &Path, drafter: &Drafter, seed: u64, at: &str) -> Result<(), Problem> {
         let AcceptanceKind::Process { process: name, anchor, .. } = &spec.source else { return Ok(()) };
-        let process = process(name, folder, at)?;
-        if process.depth() != depth {
-            return Err(Problem {
-                key: format!("{at}.process"),
-                message: format!("process `{name}` has {} levels, the drafter {depth}", process.depth()),
-                hint: Some("name a process of the drafter's block, or the drafter that it describes".to_owned()),
-            });
-        }
+        let process = process(name, folder, drafter, at)?;
         let Some(anchor) = anchor else { return Ok(()) };
-        let most = anchor.budget.map_or(depth, |b| b.min(depth));
-        if anchor.tau >= f64::from(most + 1) {
-            return Err(Problem {
-                key: format!("{at}.tau"),
-                message: format!(
-                    "τ {} is out of reach: {most} levels give {} tokens at the most",
-                    anchor.tau,
-                    most + 1
-                ),
-                hint: None,
-            });
-        }
-        Ok(())
+        reachable(&process, anchor, seed).map(drop).map_err(|e| Problem {
+            key: format!("{at}.tau"),
+            message: e.to_string().lines().collect::<Vec<_>>().join(" "),
+            hint: Some(format!(
+                "lower τ, or name the budget that it was had with; {} drafts {} tokens",
+                drafter.name,
+                drafter.depth()
+            )),
+        })
     }
 
     /// What is known of a source before anything is generated; a recording is read.
@@ -120,11 +111,11 @@ impl Acceptance {
                     conditional: trace.meta.conditional,
                 })
             }
-            AcceptanceKind::Process { process: named, anchor, .. } => {
-                let text = process(named, folder, at)?.to_toml();
+            AcceptanceKind::Process { process: named, anchor, variants } => {
+                let text = process(named, folder, &profiles.drafter, at)?.to_toml();
                 let text = text.map_err(|e| Problem::new(&format!("{at}.process"), &e))?;
                 let response = run.response.unwrap_or(2);
-                let size = format!("{anchor:?} {} {response} {seed}", run.requests);
+                let size = format!("{anchor:?} {variants} {} {response} {seed}", run.requests);
                 let digest = sha256(format!("{text}\n{size}").as_bytes());
                 Ok(Outline { name, digest, response, prompt: 1, conditional: false })
             }
@@ -134,10 +125,11 @@ impl Acceptance {
     /// Loads or generates a source, and its trace.
     ///
     /// # Errors
-    /// A trace that cannot be read or holds nothing; a process that cannot be scaled to its anchor.
+    /// A trace that cannot be read or holds nothing; a process of another drafter, or one that cannot be scaled to its anchor.
     pub fn load(
         spec: &AcceptanceSpec,
         run: &PricedRun,
+        drafter: &Drafter,
         folder: &Path,
         seed: u64,
         at: &str,
@@ -151,7 +143,7 @@ impl Acceptance {
                 Ok((Self::of(spec, &trace, source, workload), trace))
             }
             AcceptanceKind::Process { process: name, anchor, variants } => {
-                let own = process(name, folder, at)?;
+                let own = process(name, folder, drafter, at)?;
                 let shipped = anchor.is_none().then(|| published(name)).flatten();
                 let scaled = match anchor {
                     Some(anchor) => anchored(&own, anchor, seed).map_err(|e| Problem::new(&format!("{at}.tau"), &e))?,

@@ -53,7 +53,8 @@ impl<'e> Prepared<'e> {
     pub fn with_source<R>(&self, source: usize, work: impl FnOnce(&Ready<'_>) -> R) -> anyhow::Result<R> {
         let e = self.experiment;
         let spec = &self.run.acceptance[source];
-        let (acceptance, trace) = Acceptance::load(spec, self.run, &e.folder, e.seed, &format!("acceptance.{source}"))?;
+        let (drafter, at) = (&self.profiles.drafter, format!("acceptance.{source}"));
+        let (acceptance, trace) = Acceptance::load(spec, self.run, drafter, &e.folder, e.seed, &at)?;
         let nested: Vec<Nested> = self
             .spines()
             .into_iter()

@@ -72,11 +72,18 @@ impl Profiles {
     /// A name that does not ship, a file that is wrong, or profiles that contradict each other.
     pub fn load(spec: &DeploymentSpec, folder: &Path) -> Result<Self, Problem> {
         let at = |key: &'static str| move |e: profile::ProfileError| Problem::new(&format!("deployment.{key}"), &e);
-        let deployment = profile::deployment(&spec.engine, folder).map_err(at("engine"))?;
+        let mut deployment = profile::deployment(&spec.engine, folder).map_err(at("engine"))?;
+        // A path in a deployment's file starts from that file.
+        let file = folder.join(&spec.engine);
+        let beside = if profile::is_path(&spec.engine) { file.parent().unwrap_or(folder) } else { folder };
+        let written = || profile::hardware(&deployment.hardware, beside).map_err(at("engine"));
         let hardware = match &spec.hardware {
             Some(name) => profile::hardware(name, folder).map_err(at("hardware"))?,
-            None => profile::hardware(&deployment.hardware, folder).map_err(at("engine"))?,
+            None => written()?,
         };
+        if profile::is_path(&deployment.hardware) {
+            deployment.hardware = if spec.hardware.is_some() { written()?.name } else { hardware.name.clone() };
+        }
         let model = profile::model(&spec.model, folder).map_err(at("model"))?;
         let drafter = profile::drafter(&spec.drafter, folder).map_err(at("drafter"))?;
         deployment.check(&hardware, &model).map_err(at("engine"))?;
@@ -186,11 +193,12 @@ const CALIBRATION_MAX: u64 = 64 << 20;
 
 fn read_calibration(path: &Path) -> Result<Calibration, Problem> {
     let key = "deployment.calibration";
-    let unread = |e: std::io::Error| Problem::new(key, &format!("cannot read {}: {e}", path.display()));
-    let size = std::fs::metadata(path).map_err(unread)?.len();
-    if size > CALIBRATION_MAX {
-        return Err(Problem::new(key, &format!("{}: {size} bytes are too many for a calibration", path.display())));
-    }
-    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let text = treeline_sim::text::read(path, CALIBRATION_MAX).map_err(|e| Problem {
+        key: key.to_owned(),
+        message: format!("cannot read calibration {}: {e}", path.display()),
+        hint: Some(
+            "relative paths start from the experiment file's folder; `treeline calibrate EXPERIMENT -o FILE` writes one".into(),
+        ),
+    })?;
     Calibration::from_json(&text, &path.display().to_string()).map_err(|e| Problem::new(key, &e))
 }

@@ -1,6 +1,7 @@
 //! Inputs moved by their stated errors.
 
 use super::acceptance::overlap;
+use super::anchor::Held;
 use super::mean::{Shape, rate, shapes};
 use super::{Acceptance, Candidate, Prepared, Profiles};
 use crate::decide::{Part, Variant};
@@ -30,11 +31,13 @@ pub struct CostVariant {
     pub experts: Option<Experts>,
 }
 
-/// Mean shapes under a moved parameter of the process, in the order of the candidates.
+/// Mean shapes under a moved parameter or rate of the process, in the order of the candidates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShapeVariant {
-    /// Key of the parameter.
+    /// Key of the parameter, or of a rate.
     pub key: String,
+    /// Whose error it is: a rate's is of its counting, a parameter's of the model.
+    pub part: Part,
     /// By how much it was moved.
     pub change: String,
     /// The shapes then.
@@ -160,10 +163,17 @@ pub fn shape_variants(
     };
     let Some(base) = walk(process) else { return out };
     out.base = base;
-    let moved = process
-        .variants()
-        .into_par_iter()
-        .filter_map(|v| Some(ShapeVariant { key: v.parameter, change: v.change, shapes: walk(&v.process)? }));
+    let parameters = process.variants().into_iter().map(|v| (Part::Model, v));
+    let inputs: Vec<_> = process.rate_variants().into_iter().map(|v| (Part::Sampling, v)).chain(parameters).collect();
+    // An anchor of a tree is of the tree: a moved process is scaled to it again.
+    let held = Held::of(process, acceptance.anchor.as_ref(), WALKS, seed);
+    let walk = |part: Part, moved: &Process| match held.filter(|_| part == Part::Model) {
+        Some(held) => walk(&held.again(moved)),
+        None => walk(moved),
+    };
+    let moved = inputs.into_par_iter().filter_map(|(part, v)| {
+        Some(ShapeVariant { key: v.parameter, part, change: v.change, shapes: walk(part, &v.process)? })
+    });
     out.moved = moved.collect();
     out
 }
@@ -230,14 +240,17 @@ impl ShapeVariants {
         costs.iter().map(one).collect()
     }
 
-    /// The same under each moved parameter of the process.
+    /// The same under each moved parameter and rate of the process.
     pub(crate) fn process_rates(&self, at: &At<'_>, rates: &[f64]) -> Vec<Variant> {
         let base = at.price(at.base, &self.base);
         let one = |v: &ShapeVariant| Variant {
             key: v.key.clone(),
-            input: v.key.replace('_', " "),
+            input: match v.key.strip_prefix("conditional.") {
+                Some(position) => format!("rate at position {position}"),
+                None => v.key.replace('_', " "),
+            },
             change: v.change.clone(),
-            part: Part::Model,
+            part: v.part,
             rates: moved(rates, &at.price(at.base, &v.shapes), &base),
         };
         self.moved.iter().map(one).collect()

@@ -26,6 +26,13 @@ pub enum RunWarning {
         /// Why.
         why: String,
     },
+    /// The deployment's engine is priced by tables of another version.
+    OtherTables {
+        /// Engine and version.
+        engine: String,
+        /// Which op by which tables, and why.
+        ops: Vec<String>,
+    },
     /// Every time is a lower limit.
     BoundOnly,
     /// Steps outside of what was measured.
@@ -67,6 +74,7 @@ impl RunWarning {
             Self::NoBaseline => "set `baseline = true` to get speed-ups",
             Self::Failed { .. } => "read their messages, and repeat them with `--resume`",
             Self::Hypothetical { .. } => "take tree figures as what such a kernel would give; chains run today",
+            Self::OtherTables { .. } => "read it as that version's machine, or name tables of this one",
             Self::BoundOnly => "use tier `table` to predict",
             Self::Extrapolated { .. } => "read them as trends, or leave the largest out",
             Self::Unfit { .. } => "they are hatched in the map; lower the concurrency or the context",
@@ -85,6 +93,9 @@ impl fmt::Display for RunWarning {
             Self::NoBaseline => write!(f, "there is no plain decoding to compare with"),
             Self::Failed { cells } => write!(f, "{cells} cells failed and are not in this summary"),
             Self::Hypothetical { why } => write!(f, "trees on this engine are hypothetical ({why})"),
+            Self::OtherTables { engine, ops } => {
+                write!(f, "no table of {engine} itself is used; {}", ops.join("; "))
+            }
             Self::BoundOnly => write!(f, "tier `bound` is a lower limit of every time and no prediction"),
             Self::Extrapolated { cells, of } => {
                 write!(f, "{cells} of {of} cells have steps outside of what was measured")

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use treeline_checkpoint::{ChatTemplate, Message, Prompt, Tokenizer};
+use treeline_sim::text;
 
 /// The most bytes of a prompt file.
 const FILE_MAX: u64 = 256 << 20;
@@ -82,15 +83,12 @@ pub(super) fn load(live: &Live, tokenizer: &Tokenizer) -> anyhow::Result<Prompts
 pub(super) fn lines(file: &PromptFile) -> anyhow::Result<(Vec<Line>, String)> {
     let path: &Path = &file.file.path;
     let named = || path.display().to_string();
-    let size = std::fs::metadata(path).with_context(named)?.len();
-    anyhow::ensure!(size <= FILE_MAX, "{}: {size} bytes are too many for a prompt file", named());
-    let bytes = std::fs::read(path).with_context(named)?;
-    let text = std::str::from_utf8(&bytes).map_err(|e| {
-        let line = bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
-        anyhow::anyhow!("{}, line {line}: is not UTF-8", named())
+    let bytes = text::bytes(path, FILE_MAX).with_context(named)?;
+    let digest = sha256(&bytes);
+    let text = text::decode(bytes).map_err(|e| match e {
+        text::TextError::NotUtf8 { line } => anyhow::anyhow!("{}, line {line}: is not UTF-8", named()),
+        other => anyhow::anyhow!("{}: {other}", named()),
     })?;
-    // Some editors put a byte order mark before the first line.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let take = file.take.map_or(usize::MAX, |n| n as usize);
     let used = text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()).take(take);
     let parse = |(i, line): (usize, &str)| {
@@ -105,5 +103,5 @@ pub(super) fn lines(file: &PromptFile) -> anyhow::Result<(Vec<Line>, String)> {
         anyhow::bail!("{}: {wanted} prompts are wanted, the file has {}", path.display(), lines.len());
     }
     anyhow::ensure!(!lines.is_empty(), "{}: has no prompts", path.display());
-    Ok((lines, sha256(&bytes)))
+    Ok((lines, digest))
 }

@@ -31,20 +31,30 @@ pub fn from_curve(points: &[(u32, f64)], rounding: f64, source: &str) -> Result<
         let rate = own / gain;
         let own_noise = deviation * if i == 0 { 1.0 } else { 2f64.sqrt() };
         values.push(rate);
-        errors.push((own_noise.powi(2) + (rate * noise).powi(2)).sqrt() / gain);
+        // Figures too coarse for a late rate say nothing of it; no share is known worse than half.
+        errors.push(((own_noise.powi(2) + (rate * noise).powi(2)).sqrt() / gain).min(0.5));
         (before, gain, noise) = (tau, own, own_noise);
     }
     let errors = if rounding > 0.0 { errors } else { Vec::new() };
     Ok(Rates { values, errors, source: source.to_owned() })
 }
 
-/// Conditional rates from counts: of `drafts` rounds, `accepted[d]` accepted the token at position d + 1.
+/// Conditional rates from counts: of `drafts` rounds, `accepted[d]` accepted the token at position d + 1. Standard errors
+/// are those of so many coins. A rate that was counted as 0 or 1, and one of a position that no round reached, is the mean
+/// of the Jeffreys posterior, (k + ½) / (n + 1), with its standard deviation: without any round 0.5 ± 0.35, which weighs
+/// nothing in a chain that never comes there, and keeps a block as deep as it is.
 ///
 /// # Errors
-/// [`FitError::Contradiction`] when a position was accepted more often than the one before, [`FitError::TooLittle`] when
-/// one was never reached.
+/// [`FitError::Contradiction`] when a position was accepted more often than the one before, [`FitError::TooLittle`] without
+/// a position or a round.
 pub fn from_counts(drafts: u64, accepted: &[u64], source: &str) -> Result<Rates, FitError> {
-    let (mut values, mut errors) = (Vec::new(), Vec::new());
+    if accepted.is_empty() {
+        return Err(FitError::TooLittle("no position was counted".into()));
+    }
+    if drafts == 0 {
+        return Err(FitError::TooLittle("no round drafted anything: count longer".into()));
+    }
+    let (mut values, mut errors, mut notes) = (Vec::new(), Vec::new(), String::new());
     let mut before = drafts;
     for (d, &count) in accepted.iter().enumerate() {
         if count > before {
@@ -54,23 +64,30 @@ pub fn from_counts(drafts: u64, accepted: &[u64], source: &str) -> Result<Rates,
             );
             return Err(FitError::Contradiction(why));
         }
-        if before == 0 {
-            return Err(FitError::TooLittle(format!(
-                "position {} was never reached: leave it out, or count longer",
-                d + 1
-            )));
+        let Estimate { value, error } = share(count, before);
+        if count == 0 && before > 0 {
+            notes = format!("; position {} was never accepted in {before} rounds: a Jeffreys estimate", d + 1);
+            if d + 1 < accepted.len() {
+                notes.push_str(&format!(", and no round tells the positions from {} on", d + 2));
+            }
         }
-        let n = before as f64;
-        // Half a case more on either side: a rate of 0 or 1 has no logit.
-        let rate = if count == 0 || count == before { (count as f64 + 0.5) / (n + 1.0) } else { count as f64 / n };
-        values.push(rate);
-        errors.push((rate * (1.0 - rate) / n).sqrt());
+        values.push(value);
+        errors.push(error);
         before = count;
     }
-    match values.is_empty() {
-        true => Err(FitError::TooLittle("no position was counted".into())),
-        false => Ok(Rates { values, errors, source: source.to_owned() }),
+    Ok(Rates { values, errors, source: format!("{source}{notes}") })
+}
+
+/// The share of `right` among `tried` with its standard error.
+pub(super) fn share(right: u64, tried: u64) -> Estimate {
+    let (k, n) = (right as f64, tried as f64);
+    if right == 0 || right == tried {
+        // Half a case more on either side: a rate of 0 or 1 has no logit, and binomial errors of 0.
+        let value = (k + 0.5) / (n + 1.0);
+        return Estimate { value, error: (value * (1.0 - value) / (n + 2.0)).sqrt() };
     }
+    let value = k / n;
+    Estimate { value, error: (value * (1.0 - value) / n).sqrt() }
 }
 
 /// τ of a chain of `nodes` whose every node is right with probability `alpha`, independently: what curves are often

@@ -13,7 +13,7 @@ mod walk;
 pub use curve::{beta_binomial, from_counts, from_curve, independent_tau};
 
 use super::chain::Penalties;
-use super::parameter::{Parameter, Rates};
+use super::parameter::{Drafts, Parameter, Rates};
 use super::process::Process;
 use likelihood::{penalties, rank_law, temper};
 use spread::{exponents, spreads};
@@ -86,6 +86,7 @@ pub fn from_trace(trace: &Trace, name: &str) -> Result<Fit, FitError> {
     let process = Process {
         name: name.to_owned(),
         about: format!("what a rank trace shows of its pair ({text})"),
+        drafter: Drafts::Block,
         width: trace.meta.width.max(2),
         vocab: trace.meta.vocab,
         conditional: Rates { values: walked.rates.clone(), errors: walked.rate_errors.clone(), source: text.clone() },

@@ -1,5 +1,6 @@
 //! The roots that a chain's run visits, and their rows.
 
+use super::curve::share;
 use super::{Estimate, FitError};
 use treeline_core::trace::{Position, Trace};
 
@@ -59,13 +60,8 @@ impl<'a> Walked<'a> {
             let why = format!("no root of the chain's walk reaches depth {}: the trace is too short to fit it", d + 1);
             return Err(FitError::TooLittle(why));
         }
-        let share = |k: u64, n: u64| match k == 0 || k == n {
-            // Half a case more on either side: a rate of 0 or 1 has no logit.
-            true => (k as f64 + 0.5) / (n as f64 + 1.0),
-            false => k as f64 / n as f64,
-        };
-        let rates: Vec<f64> = right.iter().zip(&reached).map(|(&k, &n)| share(k, n)).collect();
-        let rate_errors = rates.iter().zip(&reached).map(|(r, &n)| (r * (1.0 - r) / n as f64).sqrt()).collect();
+        let shares = right.iter().zip(&reached).map(|(&k, &n)| share(k, n));
+        let (rates, rate_errors) = shares.map(|e| (e.value, e.error)).unzip();
         let tau = tokens as f64 / roots.len() as f64;
         Ok(Self { roots, requests, rates, rate_errors, tau })
     }

@@ -61,7 +61,9 @@ pub(crate) fn priced(
     let given = trace.is_some();
     let acceptance = match trace {
         Some(trace) => {
+            // A file may have a name that a table cannot show.
             let stem = trace.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+            let stem = stem.chars().take(100).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
             vec![AcceptanceSpec { name: stem, source: AcceptanceKind::Trace(trace) }]
         }
         None => sources(doc, file.acceptance.as_deref().unwrap_or(&[]), folder)?,

@@ -1,6 +1,6 @@
 //! The sections of a priced run as they are written.
 
-use super::super::text::{Line, PathText};
+use super::super::text::{Label, Line, PathText};
 use super::super::value::{Bounds, Int, Real};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -91,7 +91,7 @@ pub(crate) struct Deployment {
 #[schemars(inline)]
 pub(crate) struct Acceptance {
     /// Names it in results.
-    pub name: Line,
+    pub name: Label,
     /// A recorded trace, replayed exactly.
     pub trace: Option<PathText>,
     /// A shipped drafter–target process, or a TOML file.

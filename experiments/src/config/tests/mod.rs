@@ -190,7 +190,7 @@ fn files_that_do_not_exist_are_named_before_anything_runs() {
     missing("cannot read experiment file", "line 2 is not UTF-8");
     std::fs::write(&file, vec![b'#'; FILE_MAX as usize + 1]).unwrap();
     missing("cannot read experiment file", "too many");
-    assert!(load(folder.path(), &Registry::builtin()).unwrap_err().to_string().contains("not a file"));
+    assert!(load(folder.path(), &Registry::builtin()).unwrap_err().to_string().contains("is not an ordinary file"));
 }
 
 /// The committed schema is the one that the types give. `treeline schema > experiments/schema/experiment.schema.json`

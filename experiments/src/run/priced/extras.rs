@@ -36,10 +36,15 @@ pub(super) fn setup(profiles: &Profiles, run: &PricedRun, cost: &CostModel) -> P
         },
         prefill: profiles.spec.prefill.name().to_owned(),
         describe: lines(cost.describe()),
-        not_modelled: d.not_modelled.clone(),
+        not_modelled: d.not_modelled.iter().cloned().chain(other_tables(profiles)).collect(),
         hypothetical: (!d.tree_attention.native).then(|| d.tree_attention.note.clone()),
         digest: cost.digest().to_owned(),
     }
+}
+
+/// What tier `table` prices by the tables of another engine or version.
+fn other_tables(profiles: &Profiles) -> Vec<String> {
+    if profiles.tier() == Tier::Table { profiles.deployment.borrowed() } else { Vec::new() }
 }
 
 /// The same deployment in the tiers that need no more than it has.

@@ -221,6 +221,10 @@ fn doubts(p: &Prepared<'_>, unfit: &[RefusedCell], cells: &[&Cell]) -> Vec<RunWa
     if !tree.native {
         out.push(RunWarning::Hypothetical { why: tree.note.clone() });
     }
+    let d = &p.profiles.deployment;
+    if p.profiles.spec.tier == crate::config::TierName::Table && d.other_version() {
+        out.push(RunWarning::OtherTables { engine: format!("{} {}", d.engine.key(), d.version), ops: d.borrowed() });
+    }
     if p.profiles.spec.tier == crate::config::TierName::Bound {
         out.push(RunWarning::BoundOnly);
     }

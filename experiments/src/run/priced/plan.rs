@@ -23,6 +23,9 @@ pub(super) struct Group {
     pub runs: Vec<usize>,
 }
 
+/// Characters of an acceptance's name in the names of its files.
+const SLUG: usize = 40;
+
 /// Plans the cells of a run.
 pub(super) struct Plan<'p>(pub &'p Prepared<'p>);
 
@@ -69,7 +72,7 @@ impl Plan<'_> {
         let determines = json!({
             "treeline": env!("CARGO_PKG_VERSION"),
             "cost": self.0.cost.digest(),
-            "acceptance": source.digest,
+            "acceptance": [source.name, source.digest],
             "context": context,
             "concurrency": concurrency,
             "policies": policies,
@@ -81,7 +84,9 @@ impl Plan<'_> {
         });
         let digest = sha256(determines.to_string().as_bytes());
         let at = context.map_or_else(String::new, |c| format!("-s{c}"));
-        let slug: String = source.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        // A file name: what of the name does not fit into it is in the digest.
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let slug: String = source.name.chars().take(SLUG).map(plain).collect();
         let behind = context.map_or_else(String::new, |c| format!(", context {c}"));
         Group {
             key: format!("{}{at}-c{concurrency}-{}", slug.to_lowercase(), &digest[..12]),

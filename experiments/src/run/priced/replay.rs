@@ -42,7 +42,8 @@ pub(super) fn sources(p: &Prepared<'_>) -> anyhow::Result<Vec<PricedSource>> {
         if run.context.is_empty() { vec![None] } else { run.context.iter().copied().map(Some).collect() };
     let mut out = Vec::new();
     for (i, spec) in run.acceptance.iter().enumerate() {
-        let (acceptance, trace) = Acceptance::load(spec, run, &e.folder, e.seed, &format!("acceptance.{i}"))?;
+        let (drafter, at) = (&p.profiles.drafter, format!("acceptance.{i}"));
+        let (acceptance, trace) = Acceptance::load(spec, run, drafter, &e.folder, e.seed, &at)?;
         let trace = Arc::new(trace);
         for &context in &contexts {
             out.push(PricedSource {

@@ -1,5 +1,7 @@
 //! Formats of other engines, and what ships against what it was fitted to.
 
+mod models;
+
 use super::*;
 use std::sync::Arc;
 use treeline_core::{Engine, Law, Limits, RunSetup, run};
@@ -32,7 +34,7 @@ vllm:num_requests_running{engine="0",model_name="m"} 4.0
 #[test]
 fn vllm_counters() {
     let (_keep, path) = file("metrics.txt", SCRAPE);
-    let counters = vllm(&path, None).unwrap();
+    let counters = vllm(&path, None, None).unwrap();
     assert_eq!((counters.drafts, counters.accepted.as_slice()), (1000, &[800, 600, 300][..]));
     let p = to_process(&counters, "mine", &like(), None, &path).unwrap();
     assert_eq!(p.conditional.values, [0.8, 0.75, 0.5]);
@@ -45,8 +47,8 @@ fn vllm_counters() {
     let (_keep, now) = file("now.txt", &since);
     let before = std::fs::read_to_string(&earlier).unwrap().replace("_accepted_tokens_total", "_other_total");
     std::fs::write(&earlier, before).unwrap();
-    assert_eq!(vllm(&now, Some(&earlier)).unwrap().accepted, [500, 0, 0]);
-    assert!(vllm(&earlier, Some(&now)).unwrap_err().to_string().contains("swapped"));
+    assert_eq!(vllm(&now, Some(&earlier), None).unwrap().accepted, [500, 0, 0]);
+    assert!(vllm(&earlier, Some(&now), None).unwrap_err().to_string().contains("swapped"));
 }
 
 #[test]
@@ -56,13 +58,13 @@ fn vllm_log_lines() {
         Accepted throughput: 0.12 tokens/s, Drafted throughput: 0.34 tokens/s, Accepted: 92 tokens, Drafted: 259 tokens, \
         Per-position acceptance rate: 0.757, 0.622, 0.432, 0.324, 0.189, 0.108, 0.054, Avg Draft acceptance rate: 35.5%";
     let (_keep, path) = file("server.log", &format!("starting\n{line}\nidle\n{line}\n"));
-    let counters = vllm(&path, None).unwrap();
+    let counters = vllm(&path, None, None).unwrap();
     assert_eq!((counters.drafts, counters.accepted.as_slice()), (74, &[56, 46, 32, 24, 14, 8, 4][..]));
     let (_keep, path) = file("server.log", &format!("starting\n{}\n", line.replace("0.432", "0.4x2")));
-    let says = vllm(&path, None).unwrap_err().to_string();
+    let says = vllm(&path, None, None).unwrap_err().to_string();
     assert!(says.contains("line 2") && says.contains("rates"), "{says}");
     let (_keep, path) = file("server.log", "SpecDecoding metrics: Mean acceptance length: 3.4\n");
-    assert!(vllm(&path, None).unwrap_err().to_string().contains("line 1"));
+    assert!(vllm(&path, None, None).unwrap_err().to_string().contains("line 1"));
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn sglang_histograms_and_lengths() {
     let meta = r#"{"meta_info": {"spec_accept_length": 2.4651162790697674, "spec_verify_ct": 43, "completion_tokens": 106,
         "spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3]}}"#;
     let (_keep, path) = file("responses.json", &format!("[{meta}, {meta}]"));
-    let counters = sglang(&path).unwrap();
+    let counters = sglang(&path, None).unwrap();
     assert_eq!((counters.drafts, counters.accepted.as_slice()), (86, &[64, 36, 14, 6, 6][..]));
     assert_eq!(counters.requests, [(32, 43), (32, 43)]);
     let p = to_process(&counters, "mine", &like(), None, &path).unwrap();
@@ -79,28 +81,28 @@ fn sglang_histograms_and_lengths() {
 
     let lines: String = (0..12).map(|i| format!("{{\"spec_accept_histogram\": [{}, 30, 20]}}\n", 5 + 5 * i)).collect();
     let (_keep, path) = file("responses.jsonl", &lines);
-    let p = to_process(&sglang(&path).unwrap(), "mine", &like(), None, &path).unwrap();
+    let p = to_process(&sglang(&path, None).unwrap(), "mine", &like(), None, &path).unwrap();
     assert!(p.request_spread.source.contains("12 requests") && p.request_spread.value > 0.1);
     let (_keep, path) = file("responses.jsonl", &format!("{lines}{{\"spec_accept\n"));
-    assert!(sglang(&path).unwrap_err().to_string().contains("line 13"));
+    assert!(sglang(&path, None).unwrap_err().to_string().contains("line 13"));
 
     let server = r#"{"speculative_num_draft_tokens": 8, "speculative_eagle_topk": 1, "internal_states": [{"avg_spec_accept_length": 3.9}]}"#;
     let (_keep, path) = file("server_info.json", server);
-    let p = to_process(&sglang(&path).unwrap(), "mine", &like(), None, &path).unwrap();
+    let p = to_process(&sglang(&path, None).unwrap(), "mine", &like(), None, &path).unwrap();
     assert!((p.tau(7) - 3.9).abs() < 1e-9, "8 rows are a chain of 7");
     let (_keep, path) = file("server_info.json", &server.replace("topk\": 1", "topk\": 4"));
-    assert!(sglang(&path).unwrap_err().to_string().contains("tree's"));
+    assert!(sglang(&path, None).unwrap_err().to_string().contains("tree's"));
 
     let log = "Decode batch, #running-req: 4, #token: 900, accept len: 3.00, accept rate: 0.29\n\
         Decode batch, #running-req: 12, #token: 900, accept len: 4.00, accept rate: 0.43\n";
     let (_keep, path) = file("sglang.log", log);
-    let counters = sglang(&path).unwrap();
+    let counters = sglang(&path, None).unwrap();
     assert_eq!(counters.tau, Some(3.75));
     let says = to_process(&counters, "mine", &like(), None, &path).unwrap_err().to_string();
     assert!(says.contains("--draft-tokens"), "{says}");
     assert!((to_process(&counters, "mine", &like(), Some(5), &path).unwrap().tau(4) - 3.75).abs() < 1e-9);
     let (_keep, path) = file("metrics", "sglang:spec_accept_length{tp=\"0\"} 3.5\nsglang:num_running_reqs 2\n");
-    assert_eq!(sglang(&path).unwrap().tau, Some(3.5));
+    assert_eq!(sglang(&path, None).unwrap().tau, Some(3.5));
 }
 
 #[test]
@@ -149,14 +151,14 @@ fn every_unreadable_prometheus_line_is_an_error() {
         ("vllm:spec_decode_num_drafts_total -3", 2),
     ] {
         let (_keep, path) = file("m", &format!("# x\n{broken}\n"));
-        let says = vllm(&path, None).unwrap_err().to_string();
+        let says = vllm(&path, None, None).unwrap_err().to_string();
         assert!(says.contains(&format!("line {line}")), "{broken}: {says}");
     }
     let (_keep, path) = file("m", "up 1\n");
-    assert!(vllm(&path, None).unwrap_err().to_string().contains("spec_decode_num_drafts"));
+    assert!(vllm(&path, None, None).unwrap_err().to_string().contains("spec_decode_num_drafts"));
     let (_keep, path) = file("m", &SCRAPE.replace("1700.0", "1600.0"));
-    assert!(vllm(&path, None).unwrap_err().to_string().contains("sum up to 1700"));
-    assert!(vllm(Path::new("/nowhere/at/all"), None).unwrap_err().to_string().contains("/nowhere/at/all"));
+    assert!(vllm(&path, None, None).unwrap_err().to_string().contains("sum up to 1700"));
+    assert!(vllm(Path::new("/nowhere/at/all"), None, None).unwrap_err().to_string().contains("/nowhere/at/all"));
 }
 
 fn mini() -> treeline_core::trace::Trace {

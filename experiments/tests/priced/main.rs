@@ -1,6 +1,8 @@
 //! Priced runs from their files, as a user runs them: small grids of a shipped process on a shipped deployment.
 #![allow(clippy::unwrap_used)]
 
+mod sources;
+
 use serde_json::Value;
 use std::path::Path;
 use treeline::config::{self, Experiment, Overrides};
