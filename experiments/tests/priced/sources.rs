@@ -72,3 +72,54 @@ fn names_of_sources_are_checked_and_shortened() {
     assert_eq!((outcome.failed.len(), outcome.summary.cells.len()), (0, 40));
     assert!(groups(&site.path("run")).iter().all(|f| f.file_name().unwrap().len() < 100));
 }
+
+/// A deployment of one's own, its hardware beside it, of a version that no table has: priced, and said so.
+#[test]
+fn files_of_ones_own_name_each_other_and_say_what_prices_them() {
+    let site = Site::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-sim/profiles");
+    let text = |path: &str| std::fs::read_to_string(shipped.join(path)).unwrap();
+    std::fs::create_dir(site.path("sub")).unwrap();
+    let hardware = text("hardware/b300-sxm6.toml").replace("name = \"b300-sxm6\"", "name = \"my-b300\"");
+    std::fs::write(site.path("sub/gpu.toml"), hardware.replace('\n', "\r\n")).unwrap();
+    let deployment = text("deployments/sglang-0.5.14-b300-tp8.toml")
+        .replace("hardware = \"b300-sxm6\"", "hardware = \"./gpu.toml\"")
+        .replacen("version = \"0.5.14\"", "version = \"9.9\"", 1);
+    std::fs::write(site.path("sub/mine.toml"), &deployment).unwrap();
+    let own = GRID.replace("\"sglang-0.5.14-b300-tp8\"", "\"sub/mine.toml\"").replace("[1024, 8192]", "[1024]");
+    let outcome = site.go(&format!("\u{feff}{own}").replace('\n', "\r\n"), "run", false);
+    let warned = outcome.summary.warnings.iter().find(|w| w.contains("no table of sglang 9.9 itself is used"));
+    assert!(
+        warned.is_some_and(|w| w.contains("moe of sglang 9.9: priced by sglang 0.5.14")),
+        "{:?}",
+        outcome.summary.warnings
+    );
+    let setup = outcome.priced.unwrap().setup;
+    assert_eq!(setup.hardware, "my-b300");
+    assert!(setup.not_modelled.iter().any(|l| l.starts_with("gemm of sglang 9.9: priced by sglang 0.5.14")));
+    // As it ships, nothing is borrowed.
+    let plain = site.go(&GRID.replace("[1024, 8192]", "[1024]"), "plain", false);
+    assert!(!plain.summary.warnings.iter().any(|w| w.contains("itself is used")));
+
+    // The same file with ranks that divide nothing, other hardware, and a calibration that is not there.
+    std::fs::write(site.path("sub/mine.toml"), deployment.replacen("ranks = { value = 8", "ranks = { value = 3", 1))
+        .unwrap();
+    let said = site.load(&own).unwrap_err();
+    assert!(said.contains("`ranks` = 3 of deployment") && said.contains("help: set `ranks`"), "{said}");
+    std::fs::write(site.path("sub/mine.toml"), deployment).unwrap();
+    let said = site.load(&own.replace("engine =", "hardware = \"h200-sxm\"\nengine =")).unwrap_err();
+    assert!(said.contains("is written for my-b300, not for h200-sxm"), "{said}");
+    let said =
+        site.load(&own.replace("tier = \"table\"", "tier = \"calibrated\"\ncalibration = \"none.json\"")).unwrap_err();
+    assert!(
+        said.contains("cannot read calibration") && said.contains("help: relative paths") && said.contains("^^^"),
+        "{said}"
+    );
+    std::fs::write(site.path("sub/gpu.toml"), text("hardware/b300-sxm6.toml").replace("system = \"b300\"\n", ""))
+        .unwrap();
+    let said = site.load(&own).unwrap_err();
+    assert!(
+        said.contains("key `system` is missing") && said.contains("grid.toml") && said.contains("help: set `system`"),
+        "{said}"
+    );
+}
