@@ -10,11 +10,23 @@ use treeline_core::trace::TraceMeta;
 /// # Errors
 /// [`BatchError::OtherModel`] names what differs and what to change.
 pub fn check_trace(meta: &TraceMeta, model: &Model, drafter: &Drafter) -> Result<(), BatchError> {
-    let refuse = |what: String, help| Err(BatchError::OtherModel { what, help });
     if meta.vocab != model.vocab {
         let what = format!("it was recorded with a vocabulary of {}, {} has {}", meta.vocab, model.name, model.vocab);
-        return refuse(what, "name the target that the trace was recorded with, or record one with this target");
+        return Err(BatchError::OtherModel {
+            what,
+            help: "name the target that the trace was recorded with, record one with this target, or say `stand_in = true`",
+        });
     }
+    check_stand_in(meta, drafter)
+}
+
+/// The same for a trace of other models that stands in for those that are priced: their words may differ, the shape of their
+/// drafts may not.
+///
+/// # Errors
+/// [`BatchError::OtherModel`], as [`check_trace`].
+pub fn check_stand_in(meta: &TraceMeta, drafter: &Drafter) -> Result<(), BatchError> {
+    let refuse = |what: String, help| Err(BatchError::OtherModel { what, help });
     let conditional = matches!(drafter.kind, DrafterKind::Eagle { .. });
     if meta.conditional != conditional {
         let kind = |conditional| if conditional { "a conditional drafter" } else { "a block drafter" };

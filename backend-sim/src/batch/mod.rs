@@ -19,7 +19,7 @@ mod step;
 mod worth;
 
 pub use arrivals::Arrivals;
-pub use check::check_trace;
+pub use check::{check_stand_in, check_trace};
 pub use engine::PricedEngine;
 pub use error::BatchError;
 pub use latency::{Latency, Spread, Visit};

@@ -63,6 +63,7 @@ fn text(setup: &CostSetup<'_>, formulation: Formulation) -> Result<String, std::
             }
             match (&d.allreduce, &t.allreduce) {
                 (Allreduce::Table { .. }, Some(ar)) => writeln!(s, "all-reduce: {}", table(ar))?,
+                (Allreduce::None, _) => writeln!(s, "all-reduce: none; what ranks exchange is left out")?,
                 (formula, _) => writeln!(s, "all-reduce: {formula:?}")?,
             }
         }
@@ -71,8 +72,13 @@ fn text(setup: &CostSetup<'_>, formulation: Formulation) -> Result<String, std::
                 let m = &c.manifest;
                 writeln!(
                     s,
-                    "calibration {} on {} × {} ({}), {} {}",
-                    c.digest, m.ranks, m.gpu, m.machine, m.engine, m.engine_commit
+                    "calibration {} on {} ({}; {}), {} {}",
+                    c.digest,
+                    m.gpu,
+                    m.words(),
+                    m.machine,
+                    m.engine,
+                    m.engine_commit
                 )?;
                 writeln!(
                     s,

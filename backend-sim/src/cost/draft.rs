@@ -49,7 +49,7 @@ pub(super) fn draft(drafter: &Drafter, model: &Model, d: &Deployment) -> DraftPl
         4.0 * row,
         d.overheads.small_kernel_us,
     ));
-    if p > 1 {
+    if d.communicates() {
         rows.push(RowOp::allreduce("draft all-reduce", 2 * l, row));
     }
     // A block drafter's head sees the masked rows only, and is the target's.
@@ -60,7 +60,7 @@ pub(super) fn draft(drafter: &Drafter, model: &Model, d: &Deployment) -> DraftPl
     rows.push(RowOp::element("draft ranks", 1, 0.0, d.overheads.sample_us));
     // The best ranks of a row: its logits are read twice, for the sum and for the ranks.
     rows.push(RowOp { share, ..RowOp::element("draft logits", 1, 2.0 * logits, 0.0) });
-    if p > 1 {
+    if d.communicates() {
         // Each rank sends its best ranks only: 64 pairs of token and score a row and rank.
         let gather = Work::Gather { bytes: f64::from(p) * 64.0 * 8.0 };
         rows.push(RowOp { share, work: gather, ..RowOp::allreduce("draft gather of ranks", 1, 0.0) });

@@ -51,7 +51,7 @@ impl CostModel {
                 if let Some(worst) = self.words.moe_worst {
                     errors.push(say("moe", worst, "largest error of t0 + c·U over the balanced rows it was fitted to"));
                 }
-                if self.deployment.ranks > 1 {
+                if self.deployment.communicates() {
                     let source =
                         "assumed: tables of one engine over versions agree within 2 to 10 % away from a switch";
                     errors.push(say("allreduce", 0.1, source));

@@ -74,13 +74,20 @@ impl CostSetup<'_> {
         }
         if let (Tier::Calibrated, Some(c)) = (self.tier, self.calibration) {
             let graph = self.deployment.execution == Execution::Graph;
-            let (m, mine) = (&c.manifest, if graph { "graph" } else { "eager" });
-            if m.ranks != self.deployment.ranks || m.execution != mine {
+            let (m, d) = (&c.manifest, self.deployment);
+            let mine = if graph { "graph" } else { "eager" };
+            // One rank's work alone prices a deployment that leaves communication out, and no other.
+            let alone = d.ranks > 1 && !d.communicates();
+            if m.split() != d.ranks || m.of_ranks.is_some() != alone || m.execution != mine {
+                let plural = if d.ranks == 1 { "" } else { "s" };
+                let without = if alone { " without communication" } else { "" };
                 return Err(CostError::Calibration {
                     file: c.digest.clone(),
                     why: format!(
-                        "measured on {} ranks, {}; deployment {} has {} ranks, {mine}",
-                        m.ranks, m.execution, self.deployment.name, self.deployment.ranks
+                        "measured on {}; deployment {} has {} rank{plural}{without}, {mine}",
+                        m.words(),
+                        d.name,
+                        d.ranks
                     ),
                     help: "name the deployment that was measured, or calibrate this one".into(),
                 });

@@ -132,7 +132,7 @@ impl<'t> Lookups<'t> {
         let formula = |us: f64| (Looked { us, inside: true }, Origin::Profile);
         match (&self.deployment.allreduce, self.allreduce) {
             (Allreduce::Table { .. }, Some(table)) => (table.us(bytes), Origin::Table),
-            (Allreduce::Table { .. }, None) => formula(0.0),
+            (Allreduce::Table { .. }, None) | (Allreduce::None, _) => formula(0.0),
             (Allreduce::OneShot { alpha_us }, _) => formula(alpha_us + (p - 1.0) * bytes / self.roof.link_us),
             (Allreduce::TwoShot { alpha_us }, _) => formula(alpha_us + 2.0 * (p - 1.0) / p * bytes / self.roof.link_us),
             (Allreduce::Nvls { alpha_us, bytes_s }, _) => formula(alpha_us + bytes / (bytes_s * 1e-6)),

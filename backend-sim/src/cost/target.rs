@@ -48,7 +48,7 @@ pub(super) fn target(model: &Model, d: &Deployment, formulation: Formulation) ->
     };
     // A norm with its residual reads two rows and writes two; the others move less.
     rows.push(RowOp::element("norms, rotation, cache write", around.saturating_mul(l), 4.0 * row, small));
-    if p > 1 {
+    if d.communicates() {
         rows.push(RowOp::allreduce("all-reduce", 2 * l, row));
     }
     let ffn = d.overheads.ffn_small_kernels.saturating_mul(l);
@@ -75,7 +75,7 @@ pub(super) fn target(model: &Model, d: &Deployment, formulation: Formulation) ->
     }
     rows.push(RowOp::gemm("head", 1, part(model.vocab, p), h, model.bytes_per_param));
     let logits = f64::from(model.vocab) * BF16;
-    if p > 1 {
+    if d.communicates() {
         let gather = Work::Gather { bytes: logits };
         rows.push(RowOp { work: gather, ..RowOp::allreduce("gather of logits", 1, 0.0) });
     }

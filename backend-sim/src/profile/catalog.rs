@@ -20,7 +20,7 @@ macro_rules! shipped {
 const HARDWARE: &[Entry] = shipped!("hardware": "b200-sxm", "b300-sxm6", "h200-sxm");
 const MODELS: &[Entry] = shipped!("models": "kimi-k2.5", "kimi-k2.6", "qwen3-30b-a3b", "qwen3-8b");
 const DRAFTERS: &[Entry] = shipped!("drafters": "kimi-k2.5-dflash", "kimi-k2.5-eagle3", "kimi-k2.6-dflash", "qwen3-8b-dflash-b16", "qwen3-8b-eagle3");
-const DEPLOYMENTS: &[Entry] = shipped!("deployments": "sglang-0.5.14-b300-tp8", "sglang-0.5.14-b300-tp8-eager", "sglang-0.5.14-b300-tp8-nvls", "sglang-0.5.14-h200-tp8", "vllm-0.16-h200-tp8", "vllm-0.24-b200-tp8", "vllm-0.24-b300-tp8", "vllm-0.24-b300-tp8-eager", "vllm-0.24-h200-tp1", "vllm-0.24-h200-tp8");
+const DEPLOYMENTS: &[Entry] = shipped!("deployments": "sglang-0.5.14-b300-tp8", "sglang-0.5.14-b300-tp8-eager", "sglang-0.5.14-b300-tp8-nvls", "sglang-0.5.14-h200-tp8", "treeline-0.1-h200-rank-of-8", "treeline-0.1-h200-tp1", "vllm-0.16-h200-tp8", "vllm-0.24-b200-tp8", "vllm-0.24-b300-tp8", "vllm-0.24-b300-tp8-eager", "vllm-0.24-h200-tp1", "vllm-0.24-h200-tp8");
 
 /// Names of the profiles that ship, sorted.
 #[derive(Debug, Clone, PartialEq, Eq)]

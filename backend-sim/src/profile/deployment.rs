@@ -87,6 +87,8 @@ pub enum Execution {
 /// All-reduce algorithm; bytes are those of the reduced vector, `rows × hidden × 2`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Allreduce {
+    /// None: one rank's work alone, and what the ranks exchange is left out of every tier.
+    None,
     /// Every rank reads all others: α + (p − 1)·M / link.
     OneShot {
         /// Latency, µs.
@@ -209,6 +211,12 @@ impl Deployment {
         Ok(deployment)
     }
 
+    /// Whether its ranks exchange anything that is priced: all-reduces, gathers.
+    #[must_use]
+    pub fn communicates(&self) -> bool {
+        self.ranks > 1 && self.allreduce != Allreduce::None
+    }
+
     /// Checks that it fits a machine and a model.
     ///
     /// # Errors
@@ -230,6 +238,7 @@ fn engine(f: &Fields<'_, '_>) -> Result<Engine, ProfileError> {
 
 fn allreduce(f: Fields<'_, '_>, s: &mut Sources) -> Result<Allreduce, ProfileError> {
     let all = match f.field::<String>("algorithm", s)?.as_str() {
+        "none" => Allreduce::None,
         "one-shot" => Allreduce::OneShot { alpha_us: f.positive("alpha_us", s)? },
         "two-shot" => Allreduce::TwoShot { alpha_us: f.positive("alpha_us", s)? },
         "nvls" => Allreduce::Nvls { alpha_us: f.positive("alpha_us", s)?, bytes_s: f.positive("bytes_s", s)? },
@@ -241,7 +250,7 @@ fn allreduce(f: Fields<'_, '_>, s: &mut Sources) -> Result<Allreduce, ProfileErr
             Allreduce::Table { switch_bytes }
         }
         other => {
-            let known = "\"one-shot\", \"two-shot\", \"nvls\" and \"table\" are";
+            let known = "\"none\", \"one-shot\", \"two-shot\", \"nvls\" and \"table\" are";
             return Err(f.error("algorithm", format!("\"{other}\" is not known; {known}")));
         }
     };

@@ -22,6 +22,7 @@ fn calibration() -> Calibration {
         machine: "a test".into(),
         gpu: "B300".into(),
         ranks: 8,
+        of_ranks: None,
         driver: "580".into(),
         engine: "treeline".into(),
         engine_commit: "0".into(),
@@ -111,10 +112,11 @@ fn a_model_prices_by_its_file() {
 #[test]
 fn wrong_files_are_refused_by_name() {
     type Wrong = (&'static str, fn(&mut Calibration));
-    let cases: [Wrong; 14] = [
+    let cases: [Wrong; 15] = [
         ("schema_version", |c| c.schema_version = 2),
         ("manifest.gpu", |c| c.manifest.gpu = " ".into()),
         ("manifest.ranks", |c| c.manifest.ranks = 0),
+        ("manifest.of_ranks", |c| c.manifest.of_ranks = Some(8)),
         ("manifest.execution", |c| c.manifest.execution = "fast".into()),
         ("domain.rows", |c| c.domain.rows = [9, 1]),
         ("no op of phase", |c| c.ops.retain(|o| o.phase != Phase::Verify)),

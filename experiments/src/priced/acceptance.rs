@@ -9,7 +9,7 @@ use crate::trace;
 use std::path::Path;
 use treeline_core::trace::Trace;
 use treeline_sim::accept::{self, Process};
-use treeline_sim::batch::check_trace;
+use treeline_sim::batch::{check_stand_in, check_trace};
 use treeline_sim::profile::Drafter;
 
 /// What of a source is known before anything is generated.
@@ -98,10 +98,13 @@ impl Acceptance {
     ) -> Result<Outline, Problem> {
         let name = spec.name.clone();
         match &spec.source {
-            AcceptanceKind::Trace(file) => {
+            AcceptanceKind::Trace { file, stand_in } => {
                 let trace = read(file, at)?;
-                check_trace(&trace.meta, &profiles.model, &profiles.drafter)
-                    .map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
+                match stand_in {
+                    true => check_stand_in(&trace.meta, &profiles.drafter),
+                    false => check_trace(&trace.meta, &profiles.model, &profiles.drafter),
+                }
+                .map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
                 let bytes = std::fs::read(&file.path).map_err(|e| Problem::new(&format!("{at}.trace"), &e))?;
                 Ok(Outline {
                     name,
@@ -135,9 +138,10 @@ impl Acceptance {
         at: &str,
     ) -> Result<(Self, Trace), Problem> {
         match &spec.source {
-            AcceptanceKind::Trace(file) => {
+            AcceptanceKind::Trace { file, stand_in } => {
                 let trace = read(file, at)?;
-                let source = format!("replay of {}: {}", file.written, trace.meta.source);
+                let what = if *stand_in { "replay of other models' words, as a stand-in," } else { "replay" };
+                let source = format!("{what} of {}: {}", file.written, trace.meta.source);
                 let (all, most) = (trace.requests.len(), longest(&trace));
                 let workload = format!("{all} recorded responses of up to {most} tokens");
                 Ok((Self::of(spec, &trace, source, workload), trace))

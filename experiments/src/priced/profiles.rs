@@ -172,6 +172,14 @@ impl Profiles {
         }
     }
 
+    /// The GPUs in words, but for their number.
+    #[must_use]
+    pub fn machine(&self) -> String {
+        let d = &self.deployment;
+        let alone = if d.ranks > 1 && !d.communicates() { " (one rank alone, no communication)" } else { "" };
+        format!("{}{alone}", self.hardware.name)
+    }
+
     /// The deployment in words.
     #[must_use]
     pub fn words(&self) -> String {
@@ -181,7 +189,7 @@ impl Profiles {
             self.model.name,
             self.drafter.name,
             d.ranks,
-            self.hardware.name,
+            self.machine(),
             d.engine.key(),
             d.version
         )

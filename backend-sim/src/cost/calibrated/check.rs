@@ -46,6 +46,13 @@ impl Calibration {
         if m.ranks == 0 {
             return Some(("`manifest.ranks` is 0".into(), help));
         }
+        if let Some(of) = m.of_ranks.filter(|of| *of <= m.ranks) {
+            let why = format!("`manifest.of_ranks` is {of} where {} ran", m.ranks);
+            return Some((
+                why,
+                "it says how many the model was split over where fewer ran: leave it out where all did",
+            ));
+        }
         (!["graph", "eager"].contains(&m.execution.as_str()))
             .then(|| (format!("`manifest.execution` is \"{}\"", m.execution), "it is \"graph\" or \"eager\""))
     }

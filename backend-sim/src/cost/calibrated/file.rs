@@ -36,8 +36,12 @@ pub struct Manifest {
     pub machine: String,
     /// GPU as the driver names it.
     pub gpu: String,
-    /// GPUs used.
+    /// GPUs that ran.
     pub ranks: u32,
+    /// GPUs that the model was split over, where fewer ran: the work of one of them was measured alone, without
+    /// communication. Not written where all of them ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_ranks: Option<u32>,
     /// Driver version.
     pub driver: String,
     /// Engine that ran.
@@ -132,6 +136,23 @@ pub struct HeldOut {
     pub p90: f64,
     /// Mean of predicted / measured − 1.
     pub bias: f64,
+}
+
+impl Manifest {
+    /// GPUs that the model was split over.
+    #[must_use]
+    pub fn split(&self) -> u32 {
+        self.of_ranks.unwrap_or(self.ranks)
+    }
+
+    /// What was measured, as in "1 of 8 ranks without communication, graph".
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self.of_ranks {
+            Some(of) => format!("{} of {of} ranks without communication, {}", self.ranks, self.execution),
+            None => format!("{} {}, {}", self.ranks, if self.ranks == 1 { "rank" } else { "ranks" }, self.execution),
+        }
+    }
 }
 
 impl Calibration {

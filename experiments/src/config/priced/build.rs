@@ -64,7 +64,7 @@ pub(crate) fn priced(
             // A file may have a name that a table cannot show.
             let stem = trace.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
             let stem = stem.chars().take(100).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            vec![AcceptanceSpec { name: stem, source: AcceptanceKind::Trace(trace) }]
+            vec![AcceptanceSpec { name: stem, source: AcceptanceKind::Trace { file: trace, stand_in: false } }]
         }
         None => sources(doc, file.acceptance.as_deref().unwrap_or(&[]), folder)?,
     };
@@ -190,7 +190,11 @@ fn sources(doc: &Doc<'_>, written: &[Acceptance], folder: &Path) -> Result<Vec<A
                         return Err(doc.error(doc.key(&at(key)), message, Some(hint)));
                     }
                 }
-                AcceptanceKind::Trace(Location::new(&trace.0, folder))
+                AcceptanceKind::Trace { file: Location::new(&trace.0, folder), stand_in: a.stand_in.unwrap_or(false) }
+            }
+            (None, Some(_)) if a.stand_in.is_some() => {
+                let hint = "a process is of no models but those that its file describes".to_owned();
+                return Err(doc.error(doc.key(&at("stand_in")), "`stand_in` is not read beside a process", Some(hint)));
             }
             (None, Some(process)) => AcceptanceKind::Process {
                 process: process.0.clone(),

@@ -27,7 +27,7 @@ pub(crate) fn check(doc: &Doc<'_>, e: &Experiment) -> Result<(), ConfigError> {
     }
     for (i, a) in run.acceptance.iter().enumerate() {
         let named = format!("acceptance.{i}");
-        let AcceptanceKind::Trace(trace) = &a.source else {
+        let AcceptanceKind::Trace { file: trace, .. } = &a.source else {
             Acceptance::check(a, &e.folder, &profiles.drafter, e.seed, &named).map_err(at)?;
             continue;
         };

@@ -94,6 +94,8 @@ pub(crate) struct Acceptance {
     pub name: Label,
     /// A recorded trace, replayed exactly.
     pub trace: Option<PathText>,
+    /// Whether the trace is of other models than those that are priced, and stands in for theirs; false unless given.
+    pub stand_in: Option<bool>,
     /// A shipped drafter–target process, or a TOML file.
     pub process: Option<PathText>,
     /// The τ that the process is scaled to: that of the drafter's whole chain, or of the policy and budget that are named.

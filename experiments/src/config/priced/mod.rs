@@ -135,7 +135,12 @@ pub struct AcceptanceSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub enum AcceptanceKind {
     /// Exact replay of a recording.
-    Trace(Location),
+    Trace {
+        /// The file.
+        file: Location,
+        /// Whether it is of other models than those that are priced.
+        stand_in: bool,
+    },
     /// A synthetic drafter–target process.
     Process {
         /// A shipped process, or the path of a TOML file.

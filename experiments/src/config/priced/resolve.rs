@@ -56,7 +56,10 @@ pub(crate) fn write(out: &mut String, e: &Experiment, run: &PricedRun) {
         section(out, "[[acceptance]]");
         pair(out, "name", &quote(&a.name));
         match &a.source {
-            AcceptanceKind::Trace(trace) => pair(out, "trace", &quote(&trace.written)),
+            AcceptanceKind::Trace { file, stand_in } => {
+                pair(out, "trace", &quote(&file.written));
+                pair(out, "stand_in", &stand_in.to_string());
+            }
             AcceptanceKind::Process { process, anchor, variants } => {
                 pair(out, "process", &quote(process));
                 if let Some(anchor) = anchor {

@@ -76,7 +76,7 @@ fn a_priced_run_is_read() {
     assert_eq!(run.acceptance[0].source, process(5.3, "chain", None, true));
     assert_eq!(run.acceptance[1].source, process(6.4, "best-first", Some(16), false));
     let trace = Location::new("traces/mini-pair.parquet", Path::new("/somewhere/experiments"));
-    assert_eq!(run.acceptance[2].source, AcceptanceKind::Trace(trace));
+    assert_eq!(run.acceptance[2].source, AcceptanceKind::Trace { file: trace, stand_in: false });
 }
 
 #[test]
@@ -95,7 +95,8 @@ fn the_command_line_may_bring_the_acceptance() {
     let e = read_with(PRICED, &overrides).unwrap();
     let Backend::Priced(run) = &e.backend else { panic!("{:?}", e.backend) };
     let trace = Location { written: "../mine.parquet".into(), path: "/somewhere/mine.parquet".into() };
-    assert_eq!(run.acceptance, [AcceptanceSpec { name: "mine".into(), source: AcceptanceKind::Trace(trace) }]);
+    let source = AcceptanceKind::Trace { file: trace, stand_in: false };
+    assert_eq!(run.acceptance, [AcceptanceSpec { name: "mine".into(), source }]);
     assert_eq!((run.response, run.context.len()), (None, 2));
     // Whatever the file's own sources need.
     let one = &PRICED[..PRICED.find("[[acceptance]]\nname = \"seed").unwrap()];

@@ -50,7 +50,7 @@ pub(super) fn fit(steps: &[Timed]) -> Fitted {
     };
     ops.push(op("host", Phase::Host, us(&|s| rest(s).max(0.0), &fitted)));
     let points: Vec<StepPoint> = steps.iter().zip(held).map(|(s, held_out)| point(s, held_out)).collect();
-    Fitted { domain: domain(&points), ops, points }
+    Fitted { domain: domain(&points, &steps), ops, points }
 }
 
 fn point(s: &Timed, held_out: bool) -> StepPoint {
@@ -69,7 +69,7 @@ fn point(s: &Timed, held_out: bool) -> StepPoint {
     }
 }
 
-fn domain(points: &[StepPoint]) -> Domain {
+fn domain(points: &[StepPoint], steps: &[&Timed]) -> Domain {
     let span = |f: &dyn Fn(&StepPoint) -> u32| {
         let values = || points.iter().map(f);
         [values().min().unwrap_or(0), values().max().unwrap_or(0)]
@@ -78,7 +78,11 @@ fn domain(points: &[StepPoint]) -> Domain {
     Domain {
         requests: span(&|p| p.requests),
         rows: span(&|p| p.rows),
-        context: span(&|p| u32::try_from(p.context_sum / u64::from(p.requests.max(1))).unwrap_or(u32::MAX)),
+        // Of the rounds themselves, not of their means: a run begins at the least and ends at the most.
+        context: [
+            steps.iter().map(|s| s.context[0].floor() as u32).min().unwrap_or(0),
+            steps.iter().map(|s| s.context[1].ceil() as u32).max().unwrap_or(0),
+        ],
         draft_rows: [drafted.iter().copied().min().unwrap_or(0), drafted.iter().copied().max().unwrap_or(0)],
     }
 }
@@ -153,6 +157,7 @@ mod tests {
             requests,
             rows,
             context_sum: f64::from(requests) * 100.0,
+            context: [90.0, 110.0],
             draft_rows,
             experts: Some(experts),
             ms,
@@ -172,6 +177,7 @@ mod tests {
                 machine: text(),
                 gpu: text(),
                 ranks: 1,
+                of_ranks: None,
                 driver: text(),
                 engine: text(),
                 engine_commit: text(),
@@ -192,6 +198,7 @@ mod tests {
     #[test]
     fn a_linear_machine_is_found_again() {
         let fitted = fit(&steps());
+        assert_eq!(fitted.domain.context, [90, 110], "of the rounds, not of their means");
         assert!((fitted.ops[0].us_per_expert - 20.0).abs() < 1e-6, "{}", fitted.ops[0].us_per_expert);
         let calibration = file(fitted);
         let error = calibration.measure();

@@ -80,6 +80,7 @@ fn of<S: Source>(
             machine: machine::line(),
             gpu,
             ranks: 1,
+            of_ranks: (facts.ranks > 1).then_some(facts.ranks),
             driver,
             engine: format!("treeline {}, backend {}", env!("CARGO_PKG_VERSION"), facts.backend),
             engine_commit: super::manifest::commit(&experiment.folder).unwrap_or_else(|| "unknown".to_owned()),

@@ -25,6 +25,8 @@ pub(super) struct Timed {
     pub rows: u32,
     /// Σ of context lengths.
     pub context_sum: f64,
+    /// Least and most of a round's mean context.
+    pub context: [f64; 2],
     /// Rows of the draft pass; 0 = no draft.
     pub draft_rows: u32,
     /// Distinct experts, mean over layers.
@@ -71,7 +73,7 @@ pub(super) fn measure<S: Source>(source: &S, e: &Experiment, quiet: bool) -> any
             }
         }
         let mut groups: BTreeMap<(u32, bool), Vec<RoundLog>> = BTreeMap::new();
-        let mut contexts: BTreeMap<(u32, bool), f64> = BTreeMap::new();
+        let mut contexts: BTreeMap<(u32, bool), Vec<f64>> = BTreeMap::new();
         for budget in BUDGETS.into_iter().filter(|b| *b <= most) {
             let limits = Limits { budget, depth: info.depth, width: info.width, concurrency };
             let mut policy = Registry::builtin().build("best-first", &serde_json::json!({}), &limits)?;
@@ -84,7 +86,7 @@ pub(super) fn measure<S: Source>(source: &S, e: &Experiment, quiet: bool) -> any
                 let warm = log.entries.iter().all(|e| e.step >= COLD && e.result.is_ok());
                 if full && warm && log.times.is_some() {
                     let key = (log.rows(), budget > 0);
-                    *contexts.entry(key).or_default() += view.batch.iter().map(|s| f64::from(s.start)).sum::<f64>();
+                    contexts.entry(key).or_default().push(view.batch.iter().map(|s| f64::from(s.start)).sum());
                     groups.entry(key).or_default().push(RoundLog { entries: Vec::new(), ..log.clone() });
                 }
             })?;
@@ -100,10 +102,15 @@ pub(super) fn measure<S: Source>(source: &S, e: &Experiment, quiet: bool) -> any
                 ms[phase as usize] = mean(&|l| l.times.map_or(0.0, |t| t.of(phase)));
             }
             let counted: Vec<f64> = logs.iter().filter_map(RoundLog::experts_mean).collect();
+            let sums = &contexts[&(rows, drafted)];
             let timed = Timed {
                 requests: concurrency,
                 rows,
-                context_sum: contexts[&(rows, drafted)] / f64::from(n),
+                context_sum: sums.iter().sum::<f64>() / f64::from(n),
+                context: [
+                    sums.iter().copied().fold(f64::INFINITY, f64::min) / f64::from(concurrency),
+                    sums.iter().copied().fold(0.0, f64::max) / f64::from(concurrency),
+                ],
                 draft_rows: if drafted { concurrency * (info.depth + 1) } else { 0 },
                 experts: (!counted.is_empty()).then(|| counted.iter().sum::<f64>() / counted.len() as f64),
                 ms,

@@ -21,7 +21,7 @@ pub(super) fn setup(profiles: &Profiles, run: &PricedRun, cost: &CostModel) -> P
     let d = &profiles.deployment;
     let lines = |text: &str| text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect();
     PricedSetup {
-        hardware: profiles.hardware.name.clone(),
+        hardware: profiles.machine(),
         model: profiles.model.name.clone(),
         drafter: Some(profiles.drafter.name.clone()),
         deployment: d.name.clone(),

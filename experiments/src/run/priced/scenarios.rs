@@ -146,7 +146,7 @@ impl View<'_> {
     fn consistency(&self) -> Option<Scenario> {
         let named = self.p.run.acceptance.iter().find_map(|a| match &a.source {
             AcceptanceKind::Process { process, .. } => Some(process.as_str()),
-            AcceptanceKind::Trace(_) => None,
+            AcceptanceKind::Trace { .. } => None,
         })?;
         let process = accept::process(named, &self.p.experiment.folder).ok()?;
         // The two figures are of a drafter of block 8.
