@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::seeded::{Seeded, seeded};
 use crate::verifier::CpuVerifier;
 use std::sync::Arc;
-use treeline_core::{Admit, Engine, EngineInfo, Fault, Law, Phase, PhaseTimes, Request};
+use treeline_core::{Admit, Engine, EngineInfo, Fault, Law, Phase, PhaseTimes, Request, Slots};
 
 /// Sizes of one engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,15 +51,7 @@ pub struct CpuEngine {
     verifier: CpuVerifier,
     drafter: CpuDrafter,
     features: CpuFeatures,
-    /// Prompt tokens in the cache, for slots that are taken.
-    taken: Vec<Option<Taken>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Taken {
-    request: u64,
-    done: usize,
-    running: bool,
+    slots: Slots,
 }
 
 /// What a drafter brings to an engine.
@@ -90,29 +82,14 @@ impl CpuEngine {
             verifier: CpuVerifier::new(target, slots, draft.taps),
             drafter: CpuDrafter { kind: draft.kind, seed: 0 },
             features,
-            taken: vec![None; slots],
+            slots: Slots::new(settings.slots),
         }
     }
 
     /// Slots that no request holds; all of them after a run.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.taken.iter().filter(|t| t.is_none()).count() as u32
-    }
-
-    /// What a request must satisfy before its first chunk.
-    fn check(&self, request: &Request) -> std::result::Result<(), Fault> {
-        let tokens = request.prompt.len() as u32;
-        if tokens == 0 {
-            return Err(Fault::Request("the prompt is empty".into()));
-        }
-        if tokens > self.info.context {
-            return Err(Fault::PromptTooLong { tokens, context: self.info.context });
-        }
-        if let Some(token) = request.prompt.iter().find(|t| **t >= self.info.vocab) {
-            return Err(Fault::Request(format!("token {token} is outside the vocabulary of {}", self.info.vocab)));
-        }
-        Ok(())
+        self.slots.free()
     }
 }
 
@@ -126,15 +103,14 @@ impl Engine for CpuEngine {
 
     fn admit(&mut self, slot: u32, request: &Request, law: &Law<'_>) -> std::result::Result<Admit, Fault> {
         let at = slot as usize;
-        let done = match self.taken.get(at) {
-            None => return Err(Fault::Request(format!("slot {slot} does not exist: there are {}", self.info.slots))),
-            Some(Some(t)) if t.running || t.request != request.id => {
-                return Err(Fault::Request(format!("slot {slot} is taken by request {}", t.request)));
-            }
-            Some(Some(t)) => t.done,
-            Some(None) => {
-                self.check(request)?;
-                0
+        let done = match self.slots.begin(&self.info, slot, request) {
+            Ok(done) => done,
+            Err(fault) => {
+                // A request whose prompt is on its way gives its slot back; one that asked for another's leaves it alone.
+                if self.slots.filling(slot, request) {
+                    self.release(slot);
+                }
+                return Err(fault);
             }
         };
         self.drafter.seed = law.seed();
@@ -147,7 +123,7 @@ impl Engine for CpuEngine {
         }
         self.drafter.absorb(at, &self.features.slots[at]);
         let last = end == request.prompt.len();
-        self.taken[at] = Some(Taken { request: request.id, done: end, running: last });
+        self.slots.advance(slot, request, end);
         if !last {
             return Ok(Admit::More);
         }
@@ -159,8 +135,7 @@ impl Engine for CpuEngine {
         if seeded(Seeded::SlotLeak) {
             return;
         }
-        if let Some(taken) = self.taken.get_mut(slot as usize) {
-            *taken = None;
+        if self.slots.release(slot) {
             self.features.slots[slot as usize].clear();
             self.drafter.release(slot as usize);
         }

@@ -99,6 +99,7 @@
 //! policy. Runs emit what plain decoding emits, whatever the policy, batch and drafter (`tests/runs/`).
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod batch;
 pub mod cost;
 mod distinct;
@@ -119,6 +120,7 @@ pub mod testing;
 pub mod trace;
 pub mod tree;
 
+pub use admission::Slots;
 pub use batch::{Batch, Caps, Limits, Request, Sampling, Seq};
 pub use cost::CostCurve;
 pub use draft::{Ask, Candidate, Conditional, DraftView, Draw, Lattice, NodeRef};

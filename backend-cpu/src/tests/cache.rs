@@ -6,7 +6,8 @@ use crate::{CpuEngine, CpuPair, EngineSettings, Model, Scorer};
 use std::sync::Arc;
 use treeline_core::testing::Shape;
 use treeline_core::{
-    Ask, Batch, DraftView, Drafter, Draw, End, Engine, Fault, Law, Request, RoundLog, RunSetup, Sampling, Verifier,
+    Admit, Ask, Batch, DraftView, Drafter, Draw, End, Engine, Fault, Law, Request, RoundLog, RunSetup, Sampling,
+    Verifier,
 };
 
 /// Runs rounds of random trees, some of which are accepted in part, and returns the engine with its sequence.
@@ -210,4 +211,31 @@ fn a_full_context_ends_one_request_alone() {
     assert_eq!(responses[0].tokens.len(), 40 - 30 + 1);
     assert_eq!((&responses[1].end, responses[1].tokens.len()), (&Ok(End::Length), 30));
     assert_eq!(engine.free(), 2);
+}
+
+/// A request that comes back with fewer tokens than were taken of its prompt is refused and gives its slot back; what it left
+/// there shows in no later request.
+#[test]
+fn a_prompt_that_changes_on_its_way_is_refused() {
+    let pair = dflash_pair();
+    let settings = EngineSettings { slots: 1, context: 200, chunk: 3 };
+    let request = |id: u64, prompt: &[u32]| Request {
+        id,
+        prompt: prompt.to_vec(),
+        max_new: 9,
+        eos: Vec::new(),
+        sampling: Sampling::GREEDY,
+    };
+    let mut engine = pair.engine(settings).unwrap();
+    for prompt in [&[5, 6][..], &[5], &[5, 6, 7, 8, 9, 10, 11, 12]] {
+        assert_eq!(engine.admit(0, &request(1, &[5, 6, 7, 8, 9]), &Law::Greedy), Ok(Admit::More));
+        let neighbour = engine.admit(0, &request(2, &[4]), &Law::Greedy).unwrap_err();
+        assert!(neighbour.to_string().contains("taken by request 1"), "{neighbour}");
+        let fault = engine.admit(0, &request(1, prompt), &Law::Greedy).unwrap_err().to_string();
+        assert!(fault.contains("had 5 when its first chunk"), "{fault}");
+        assert_eq!(engine.free(), 1);
+    }
+    let used = admit(&mut engine, 0, &[8, 9, 10, 11], None, Sampling::GREEDY);
+    let fresh = admit(&mut pair.engine(settings).unwrap(), 0, &[8, 9, 10, 11], None, Sampling::GREEDY);
+    assert_eq!((used.root, used.start), (fresh.root, fresh.start));
 }

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use treeline_core::law::{Scratch, first_token};
 use treeline_core::{
-    Admit, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round, RoundLog,
+    Admit, Engine, EngineInfo, Error, Fault, Forest, Law, Phase, PhaseTimes, Program, Request, Round, RoundLog, Slots,
 };
 
 /// A target and a drafter on one device, with caches for a fixed number of sequences.
@@ -27,15 +27,7 @@ pub struct CudaEngine {
     pub(super) drafter: CudaDrafter,
     pub(super) features: CudaFeatures,
     pub(super) fused: Option<Fused>,
-    /// Prompt tokens in the cache, for slots that are taken.
-    taken: Vec<Option<Taken>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Taken {
-    request: u64,
-    done: usize,
-    running: bool,
+    slots: Slots,
 }
 
 /// What a drafter brings to an engine.
@@ -80,7 +72,7 @@ impl CudaEngine {
             drafter: CudaDrafter { kind: draft.kind, seed: 0 },
             features: CudaFeatures { tokens, taps },
             fused,
-            taken: vec![None; slots as usize],
+            slots: Slots::new(slots),
         })
     }
 
@@ -103,7 +95,7 @@ impl CudaEngine {
     /// Slots that no request holds; all of them after a run.
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.taken.iter().filter(|t| t.is_none()).count() as u32
+        self.slots.free()
     }
 
     /// Rounds that ran on the device from draft to commit.
@@ -125,21 +117,6 @@ impl CudaEngine {
         if let Some(fused) = &mut self.fused {
             fused.forget_graphs();
         }
-    }
-
-    /// What a request must satisfy before its first chunk.
-    fn check(&self, request: &Request) -> std::result::Result<(), Fault> {
-        let tokens = request.prompt.len() as u32;
-        if tokens == 0 {
-            return Err(Fault::Request("the prompt is empty".into()));
-        }
-        if tokens > self.info.context {
-            return Err(Fault::PromptTooLong { tokens, context: self.info.context });
-        }
-        if let Some(token) = request.prompt.iter().find(|t| **t >= self.info.vocab) {
-            return Err(Fault::Request(format!("token {token} is outside the vocabulary of {}", self.info.vocab)));
-        }
-        Ok(())
     }
 
     /// One chunk through target and drafter; returns when the device has done it.
@@ -168,28 +145,26 @@ impl Engine for CudaEngine {
     }
 
     fn admit(&mut self, slot: u32, request: &Request, law: &Law<'_>) -> std::result::Result<Admit, Fault> {
-        let at = slot as usize;
-        let done = match self.taken.get(at) {
-            None => return Err(Fault::Request(format!("slot {slot} does not exist: there are {}", self.info.slots))),
-            Some(Some(t)) if t.running || t.request != request.id => {
-                return Err(Fault::Request(format!("slot {slot} is taken by request {}", t.request)));
-            }
-            Some(Some(t)) => t.done,
-            Some(None) => {
-                self.check(request)?;
-                0
+        let done = match self.slots.begin(&self.info, slot, request) {
+            Ok(done) => done,
+            Err(fault) => {
+                // A request whose prompt is on its way gives its slot back; one that asked for another's leaves it alone.
+                if self.slots.filling(slot, request) {
+                    self.release(slot);
+                }
+                return Err(fault);
             }
         };
         self.drafter.seed = law.seed();
         if self.filled {
             let root = first_token(law, request, &[], &mut Scratch::default())?;
             let done = request.prompt.len();
-            self.taken[at] = Some(Taken { request: request.id, done, running: true });
+            self.slots.advance(slot, request, done);
             return Ok(Admit::Done { root, start: done as u32 });
         }
         let end = (done + self.chunk).min(request.prompt.len());
         let last = end == request.prompt.len();
-        self.taken[at] = Some(Taken { request: request.id, done: end, running: last });
+        self.slots.advance(slot, request, end);
         let root = self.prefill(slot, done, &request.prompt[done..end], last);
         let root = root.map_err(|e| Fault::Request(e.to_string()));
         if !last {
@@ -200,8 +175,7 @@ impl Engine for CudaEngine {
     }
 
     fn release(&mut self, slot: u32) {
-        if let Some(taken) = self.taken.get_mut(slot as usize) {
-            *taken = None;
+        if self.slots.release(slot) {
             self.features.release(slot);
             self.drafter.release(slot);
         }
