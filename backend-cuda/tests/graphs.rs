@@ -127,6 +127,12 @@ fn fault_35_repeated_captures_are_the_same() {
             let got = verify(&mut engine, &rooted(&start, &trees), &trees, &Law::Greedy).0;
             assert!(got == want, "capture {capture}");
         }
+        // Control: a capture that reads one cached value differently than the others did is seen.
+        engine.forget_graphs();
+        let (_, verifier, _) = treeline_core::Engine::parts(&mut engine);
+        let at = verifier.cache().part(0).offset(verifier.kv(0) as usize * verifier.cache().row_bytes());
+        gpu.copy_in(at, &[0x3f80u16; 2]).unwrap();
+        assert!(verify(&mut engine, &rooted(&start, &trees), &trees, &Law::Greedy).0 != want, "the control passes");
     }
 }
 
@@ -144,12 +150,18 @@ fn fault_37_and_45_every_round_names_its_graph() {
             pairs::respond(&mut engine, &mut *policy, &requests, &Law::Greedy, 24, &mut |view| {
                 seen.push((view.log.graph, view.log.rows(), view.log.entries.len() as u32));
             });
-            for (graph, rows, seqs) in seen {
-                assert_eq!(graph.is_some(), graphs);
-                let Some(graph) = graph else { continue };
+            let fits = |graph: u32, rows: u32, seqs: u32| {
                 let (room, slots) = (graph & 0xffff, graph >> 16);
-                assert!(room >= rows && slots >= seqs, "{rows} rows in graph {room}");
-                assert!(f64::from(room) <= f64::from(rows).max(8.0) * 1.125 + 1.0, "{rows} rows in graph {room}");
+                let enough = room >= rows && slots >= seqs;
+                enough && f64::from(room) <= f64::from(rows).max(8.0) * 1.125 + 1.0
+            };
+            for &(graph, rows, seqs) in &seen {
+                assert_eq!(graph.is_some(), graphs);
+                assert!(graph.is_none_or(|graph| fits(graph, rows, seqs)), "{rows} rows in graph {graph:?}");
+            }
+            // Control: an engine that ran its widest graph in every round would be seen.
+            if let Some(widest) = seen.iter().filter_map(|s| s.0).max_by_key(|graph| graph & 0xffff) {
+                assert!(seen.iter().any(|&(_, rows, seqs)| !fits(widest, rows, seqs)), "the control passes");
             }
         }
     }
