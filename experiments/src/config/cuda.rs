@@ -12,6 +12,12 @@ pub(crate) fn cuda(doc: &Doc<'_>, file: &File) -> Result<Cuda, ConfigError> {
         let message = "missing section `cuda`, which backend `cuda` needs";
         return Err(doc.error(doc.value("backend.kind"), message, Some(hint.to_owned())));
     };
+    let emulated = c.emulated.unwrap_or(false);
+    if emulated && c.gpu.is_some() {
+        let hint =
+            "`emulated = true` runs the kernels on the processor: leave `gpu` out, or drop `emulated`".to_owned();
+        return Err(doc.error(doc.key("cuda.gpu"), "`gpu` is not read here", Some(hint)));
+    }
     Ok(Cuda {
         gpu: c.gpu.as_ref().map_or(0, |g| g.u32()),
         dtype: match c.dtype {
@@ -19,7 +25,7 @@ pub(crate) fn cuda(doc: &Doc<'_>, file: &File) -> Result<Cuda, ConfigError> {
             file::Dtype::F32 => Precision::F32,
         },
         graphs: c.graphs.unwrap_or(true),
-        emulated: c.emulated.unwrap_or(false),
+        emulated,
     })
 }
 

@@ -114,7 +114,10 @@ fn models(out: &mut String, e: &Experiment, live: &Live) {
 
 fn gpu(out: &mut String, cuda: &Cuda) {
     section(out, "[cuda]");
-    pair(out, "gpu", &cuda.gpu.to_string());
+    // The emulator has no number.
+    if !cuda.emulated {
+        pair(out, "gpu", &cuda.gpu.to_string());
+    }
     pair(out, "dtype", &quote(cuda.dtype.name()));
     pair(out, "graphs", &cuda.graphs.to_string());
     pair(out, "emulated", &cuda.emulated.to_string());

@@ -137,9 +137,14 @@ pub(super) fn on_cuda(kind: &str, keys: &str) -> String {
 
 #[test]
 fn a_file_of_backend_cuda_is_read() {
-    let e = read(&on_cuda("cuda", "gpu = 3\ngraphs = false\nemulated = true")).unwrap();
+    let e = read(&on_cuda("cuda", "gpu = 3\ngraphs = false")).unwrap();
     let Backend::Cuda(_, how) = &e.backend else { panic!("{:?}", e.backend) };
-    assert_eq!(*how, Cuda { gpu: 3, dtype: Precision::Bf16, graphs: false, emulated: true });
+    assert_eq!(*how, Cuda { gpu: 3, dtype: Precision::Bf16, graphs: false, emulated: false });
+    let emulated = read(&on_cuda("cuda", "emulated = true")).unwrap();
+    let Backend::Cuda(_, how) = &emulated.backend else { panic!("{:?}", emulated.backend) };
+    assert_eq!(*how, Cuda { gpu: 0, dtype: Precision::Bf16, graphs: true, emulated: true });
+    // What the emulator does not read is not written back either, so that the resolved file can be run.
+    assert!(!crate::config::resolved_toml(&emulated, Path::new("/somewhere")).contains("gpu = 0"));
     assert_eq!((e.backend.kind(), e.temperatures()), ("cuda", &[0.7, 0.0][..]));
     // The section waits for `--backend cuda` in a file of backend cpu.
     assert!(matches!(read(&on_cuda("cpu", "")).unwrap().backend, Backend::Cpu(_)));

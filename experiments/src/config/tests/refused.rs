@@ -227,6 +227,8 @@ fn backend_cuda_refuses_what_it_cannot_run() {
     check(&crowd, "budget = [7]", "budget = [7, 255]", rows, "255", "may be 65535");
     let chunk = "backend `cuda` takes at most 256 prompt tokens per forward";
     check(&cuda, "context = 512", "context = 512\nprefill_chunk = 257", chunk, "257", "");
+    let emulated = on_cuda("cuda", "emulated = true\ngpu = 99");
+    check(&emulated, "seed = 7", "seed = 7", "`gpu` is not read here", "gpu", "leave `gpu` out");
     check(&cuda, "width = 64", "width = 1025", "backend `cuda` keeps at most 1024 ranks per row", "1025", "");
     let drafter = "kind = \"dflash\"\ncheckpoint = \"models/dflash\"";
     let ngram = "kind = \"ngram\"\ndepth = 3\norder = 2";
