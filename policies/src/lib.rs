@@ -26,6 +26,7 @@ pub mod chain;
 pub mod conformance;
 pub mod cost_aware;
 mod heap;
+mod knobs;
 mod lattice;
 mod layers;
 pub mod opt_tree;

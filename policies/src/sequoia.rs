@@ -19,7 +19,8 @@ mod table;
 
 pub use table::Table;
 
-use crate::cost_aware::{Goal, Objective, check_latency, choose, per_request};
+use crate::cost_aware::{Goal, Objective, choose, per_request};
+use crate::knobs::check_latency;
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::{Shape, Shaped};
 use schemars::JsonSchema;

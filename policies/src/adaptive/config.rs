@@ -1,8 +1,9 @@
 //! Parameters of `adaptive`.
 
 use super::Adaptive;
-use crate::best_first::{check_beam, default_beam};
-use crate::cost_aware::{Objective, check_latency};
+use crate::best_first::default_beam;
+use crate::cost_aware::Objective;
+use crate::knobs::{self, Knobs};
 use crate::registry::{BuildError, PolicyConfig};
 use crate::shape::MAX_NODES;
 use schemars::JsonSchema;
@@ -26,19 +27,19 @@ pub struct AdaptiveConfig {
     #[serde(default)]
     pub latency_ms: Option<f64>,
     /// Relative gain of the rate above which the budget moves.
-    #[serde(default = "default_margin")]
+    #[serde(default = "knobs::margin")]
     pub margin: f64,
     /// Share of rounds that grow the largest tree to learn; at least 0.01.
-    #[serde(default = "default_probe")]
+    #[serde(default = "knobs::probe")]
     pub probe: f64,
     /// Memory of the posteriors and averages, in observations: each keeps 1 − 1/memory of the weight before it.
-    #[serde(default = "default_memory")]
+    #[serde(default = "knobs::memory")]
     pub memory: f64,
     /// Weight of the drafter's own claim in the posteriors, in pseudo-hits.
-    #[serde(default = "default_prior")]
+    #[serde(default = "knobs::prior")]
     pub prior: f64,
     /// Ranks with a posterior of their own; the last one stands for all ranks behind it.
-    #[serde(default = "default_ranks")]
+    #[serde(default = "knobs::ranks")]
     pub ranks: u32,
     /// On a conditional drafter: nodes expanded per request in one forward. It changes the number of forwards and of
     /// wasted expansions, never the tree.
@@ -50,26 +51,6 @@ fn default_objective() -> Objective {
     Objective::Ratio
 }
 
-fn default_margin() -> f64 {
-    0.02
-}
-
-fn default_probe() -> f64 {
-    0.01
-}
-
-fn default_memory() -> f64 {
-    256.0
-}
-
-fn default_prior() -> f64 {
-    8.0
-}
-
-fn default_ranks() -> u32 {
-    8
-}
-
 impl AdaptiveConfig {
     /// Rounds from one probe to the next.
     pub(super) fn probe_period(&self) -> u64 {
@@ -77,24 +58,8 @@ impl AdaptiveConfig {
     }
 
     fn check(&self) -> Result<(), BuildError> {
-        let bad = |key: &str, why: &str| Err(BuildError::value(Self::KIND, key, why));
-        check_latency(Self::KIND, self.latency_ms)?;
-        if !(self.margin >= 0.0 && self.margin < 1.0) {
-            return bad("margin", "must be at least 0 and below 1");
-        }
-        if !(self.probe >= 0.01 && self.probe <= 1.0) {
-            return bad("probe", "must be from 0.01 to 1: without probes a choice could last for ever");
-        }
-        if !(self.memory > 1.0 && self.memory.is_finite()) {
-            return bad("memory", "must be more than 1 observation");
-        }
-        if !(self.prior > 0.0 && self.prior.is_finite()) {
-            return bad("prior", "must be more than 0 pseudo-hits");
-        }
-        if self.ranks == 0 || self.ranks > 1024 {
-            return bad("ranks", "must be from 1 to 1024");
-        }
-        check_beam(Self::KIND, self.beam)
+        let Self { latency_ms, margin, probe, memory, prior, ranks, beam, .. } = *self;
+        Knobs { latency_ms, margin, probe, memory, prior, ranks, beam }.check(Self::KIND)
     }
 }
 
@@ -108,11 +73,11 @@ impl PolicyConfig for AdaptiveConfig {
             budgets: None,
             objective: default_objective(),
             latency_ms: None,
-            margin: default_margin(),
-            probe: default_probe(),
-            memory: default_memory(),
-            prior: default_prior(),
-            ranks: default_ranks(),
+            margin: knobs::margin(),
+            probe: knobs::probe(),
+            memory: knobs::memory(),
+            prior: knobs::prior(),
+            ranks: knobs::ranks(),
             beam: default_beam(),
         }
     }

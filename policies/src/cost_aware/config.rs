@@ -2,7 +2,8 @@
 
 use super::policy::{CostAware, Scope};
 use super::{Objective, Reliability};
-use crate::best_first::{check_beam, default_beam};
+use crate::best_first::default_beam;
+use crate::knobs::{self, Knobs};
 use crate::registry::{BuildError, PolicyConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,20 +34,20 @@ pub struct CostAwareConfig {
     #[serde(default = "default_off")]
     pub off: bool,
     /// Relative gain above which drafting stops or begins again.
-    #[serde(default = "default_margin")]
+    #[serde(default = "knobs::margin")]
     pub margin: f64,
     /// Share of rounds that draft while drafting is off; at least 0.01.
-    #[serde(default = "default_probe")]
+    #[serde(default = "knobs::probe")]
     pub probe: f64,
     /// Memory of running averages and posteriors, in rounds or observations: each keeps 1 − 1/memory of the weight before
     /// it.
-    #[serde(default = "default_memory")]
+    #[serde(default = "knobs::memory")]
     pub memory: f64,
     /// With `calibration = "learned"`: weight of the drafter's own claim, in pseudo-hits.
-    #[serde(default = "default_prior")]
+    #[serde(default = "knobs::prior")]
     pub prior: f64,
     /// With `calibration = "learned"`: ranks with a posterior of their own; the last one stands for all ranks behind it.
-    #[serde(default = "default_ranks")]
+    #[serde(default = "knobs::ranks")]
     pub ranks: u32,
     /// On a conditional drafter, where all trees are drafted to the budget before the choice: nodes expanded per request
     /// in one forward. It changes the number of forwards and of wasted expansions, never the tree.
@@ -78,36 +79,6 @@ fn default_off() -> bool {
     true
 }
 
-fn default_margin() -> f64 {
-    0.02
-}
-
-fn default_probe() -> f64 {
-    0.01
-}
-
-fn default_memory() -> f64 {
-    256.0
-}
-
-fn default_prior() -> f64 {
-    8.0
-}
-
-fn default_ranks() -> u32 {
-    8
-}
-
-/// Refuses a latency limit that no step can respect.
-pub(crate) fn check_latency(kind: &str, limit: Option<f64>) -> Result<(), BuildError> {
-    match limit {
-        Some(ms) if !(ms > 0.0 && ms.is_finite()) => {
-            Err(BuildError::value(kind, "latency_ms", "must be a positive number of ms; leave it out for no limit"))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl CostAwareConfig {
     fn defaults() -> Self {
         Self {
@@ -116,34 +87,19 @@ impl CostAwareConfig {
             calibration: default_calibration(),
             reliability: None,
             off: default_off(),
-            margin: default_margin(),
-            probe: default_probe(),
-            memory: default_memory(),
-            prior: default_prior(),
-            ranks: default_ranks(),
+            margin: knobs::margin(),
+            probe: knobs::probe(),
+            memory: knobs::memory(),
+            prior: knobs::prior(),
+            ranks: knobs::ranks(),
             beam: default_beam(),
         }
     }
 
     fn policy(self, kind: &'static str, scope: Scope, limits: &Limits) -> Result<Box<dyn TreePolicy>, BuildError> {
         let bad = |key: &str, why: &str| Err(BuildError::value(kind, key, why));
-        check_latency(kind, self.latency_ms)?;
-        check_beam(kind, self.beam)?;
-        if !(self.margin >= 0.0 && self.margin < 1.0) {
-            return bad("margin", "must be at least 0 and below 1");
-        }
-        if !(self.probe >= 0.01 && self.probe <= 1.0) {
-            return bad("probe", "must be from 0.01 to 1: without probes drafting would never begin again");
-        }
-        if !(self.memory > 1.0 && self.memory.is_finite()) {
-            return bad("memory", "must be more than 1");
-        }
-        if !(self.prior > 0.0 && self.prior.is_finite()) {
-            return bad("prior", "must be more than 0 pseudo-hits");
-        }
-        if self.ranks == 0 || self.ranks > 1024 {
-            return bad("ranks", "must be from 1 to 1024");
-        }
+        let Self { latency_ms, margin, probe, memory, prior, ranks, beam, .. } = self;
+        Knobs { latency_ms, margin, probe, memory, prior, ranks, beam }.check(kind)?;
         let reliability = match (self.calibration, &self.reliability) {
             (CalibrationKind::Given, Some(points)) => {
                 Some(Reliability::through(points).map_err(|why| BuildError::value(kind, "reliability", why))?)

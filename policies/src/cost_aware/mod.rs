@@ -23,7 +23,6 @@ mod reliability;
 mod switch;
 
 pub use choose::{Chosen, Goal, Objective, Throughput, choose};
-pub(crate) use config::check_latency;
 pub use config::{BatchWideConfig, CalibrationKind, CostAwareConfig};
 pub use ends::{per_request, totals};
 pub use pool::Pool;
