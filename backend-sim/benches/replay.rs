@@ -15,13 +15,16 @@
 //! 5.0 µs a round, and linear in rounds. The aim of 250,000 was not reached on that busy machine; before this form (a row check
 //! with a sort, fresh memory in each round) it was 86,000 by wall time. Of a round, 54 % are the policy's own growth of the tree
 //! (`policies/benches/best_first.rs`: 1.3 µs on a quiet core), 11 % e^x of the scores for Φ, 15 % reading the recorded rows.
+#[path = "../tests/drawn/mod.rs"]
+mod drawn;
+
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use drawn::Draws;
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use treeline_core::metrics::Tally;
-use treeline_core::stream::{philox4x32, unit};
 use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
 use treeline_core::{End, Engine, Law, Limits, RunSetup, run};
 use treeline_policies::Registry;
@@ -77,27 +80,15 @@ const TOKENS: u32 = 200;
 /// A rank trace of a drafter of `depth` levels: rows of random sharpness, the truth drawn from each.
 fn trace(depth: u32, count: u64) -> Arc<Trace> {
     let request = |id: u64| {
-        let mut drawn = 0u32;
-        let mut draw = || {
-            drawn += 1;
-            unit(philox4x32([drawn, id as u32, 0, 0], [7, depth])[0])
-        };
+        let mut draws = Draws::new(id, [7, depth]);
         let mut position = |left: u32| {
             let mut p = Position::default();
             for d in 0..depth {
                 // Weights fall like a power of the rank, faster where the drafter is sure.
-                let power = 1.2 + 4.0 * draw() * (1.0 - 0.04 * f64::from(d));
-                let weights: Vec<f64> = (1..=WIDTH).map(|r| f64::from(r).powf(-power)).collect();
-                let sum = weights.iter().sum::<f64>() * 1.02;
-                p.logp.extend(weights.iter().map(|w| (w / sum).ln() as f32));
-                p.ends.push(p.logp.len() as u32);
-                let mut at = draw() * sum;
-                let rank = weights.iter().position(|w| {
-                    at -= w;
-                    at <= 0.0
-                });
+                let power = 1.2 + 4.0 * draws.draw() * (1.0 - 0.04 * f64::from(d));
+                let rank = draws.row(&mut p, WIDTH, power, 1.02);
                 if d < left {
-                    p.truth.push(rank.map(|r| r as u32));
+                    p.truth.push(rank);
                 }
             }
             p

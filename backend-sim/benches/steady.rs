@@ -9,50 +9,26 @@
 //! cell over 200 responses of 300 tokens: 2.4 ms a cell for plain, chains and best-first of any budget, 51 ms for the per-request
 //! choice and 59 ms for the batch-wide one, tables of 64 nodes in .6 s, Monte-Carlo error at most .72 %. So 5,000 cells of fixed
 //! policies take 6 s of one core.
+mod common;
+
+use common::{compile, with_kimi_on_b300};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use std::path::Path;
 use treeline_policies::cost_aware::{Goal, Objective};
 use treeline_sim::accept::Process;
 use treeline_sim::batch::fast::{Choice, FastPolicy, Load, Scope, Tables, simulate};
-use treeline_sim::cost::{CostModel, CostSetup, OpScales, Tier};
-use treeline_sim::experts::Experts;
 use treeline_sim::nested::Nested;
-use treeline_sim::optable::OpTables;
-use treeline_sim::profile;
 
 const CONCURRENCY: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Request-rounds of a cell.
 const ROUNDS: u32 = 8000;
 
-fn model() -> CostModel {
-    let (here, get) = (Path::new("."), "a shipped profile");
-    let deployment = profile::deployment("sglang-0.5.14-b300-tp8", here).expect(get);
-    let hardware = profile::hardware(&deployment.hardware, here).expect(get);
-    let model = profile::model("kimi-k2.6", here).expect(get);
-    let drafter = profile::drafter("kimi-k2.6-dflash", here).expect(get);
-    let setup = CostSetup {
-        hardware: &hardware,
-        model: &model,
-        drafter: Some(&drafter),
-        deployment: &deployment,
-        tier: Tier::Table,
-        overhead_scale: 1.0,
-        allow_extrapolation: true,
-        experts: Some(Experts::Uniform),
-        tables: OpTables::shipped(),
-        calibration: None,
-        scales: OpScales::default(),
-    };
-    CostModel::new(&setup).expect("shipped profiles fit shipped tables")
-}
-
 fn benches(c: &mut Criterion) {
     let process = Process::from_toml(include_str!("../processes/kimi-k2.6-dspark.toml"), "process").expect("a process");
     let trace = process.generate(200, 300, 1).expect("a trace");
     let nested = Nested::build(&trace, 64, 0).expect("tables");
-    let cost = model();
+    let cost = with_kimi_on_b300(true, compile);
     let tables = Tables::new(&nested);
     let choose = |scope| {
         let goal = Goal { objective: Objective::Renewal, latency_ms: None };

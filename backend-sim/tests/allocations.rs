@@ -1,43 +1,15 @@
 //! A replay allocates nothing per round in steady state: counted with an allocator of the test's own.
 #![allow(clippy::unwrap_used)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../policies/tests/counting/mod.rs"]
+mod counting;
+
+use counting::allocations;
 use std::sync::Arc;
 use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
 use treeline_core::{End, Law, Limits, RunSetup, run};
 use treeline_policies::Registry;
 use treeline_sim::{ReplayEngine, requests};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Responses of 400 tokens whose drafts hit and miss in turn; `ids`: whether candidates have tokens of their own.
 fn trace(ids: bool) -> Arc<Trace> {
@@ -97,9 +69,9 @@ fn rounds_in_steady_state_allocate_nothing() {
             longest = view.log.entries.iter().map(|e| e.rows).max().unwrap().max(longest);
             // The first rounds find how much memory they need.
             if rounds == 20 {
-                first = COUNT.with(Cell::get);
+                first = allocations();
             }
-            last = COUNT.with(Cell::get);
+            last = allocations();
         })
         .unwrap();
         assert!(rounds > 120 && longest > 4, "{kind}: {rounds} rounds of up to {longest} rows");

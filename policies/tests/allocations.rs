@@ -1,43 +1,14 @@
 //! In steady state no policy allocates: counted with an allocator of the test's own.
 
+mod counting;
+
+use counting::allocations;
 use serde_json::json;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use treeline_core::{
     Ask, Batch, Caps, Conditional, CostCurve, DraftView, Draw, Forest, Grow, Lattice, NodeRef, Round, Sampling, Seq,
 };
 use treeline_policies::Registry;
 use treeline_policies::conformance::scene::{limits, scene};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-#[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.with(|c| c.set(c.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Allocations of the policy's calls in one round.
 fn round(policy: &mut dyn treeline_core::TreePolicy, conditional: bool, forest: &mut Forest) -> u64 {
@@ -70,9 +41,9 @@ fn round(policy: &mut dyn treeline_core::TreePolicy, conditional: bool, forest: 
     let mut wave: Vec<NodeRef> = Vec::with_capacity(4096);
     let mut spent = 0;
     let mut counted = |work: &mut dyn FnMut() -> Grow| {
-        let before = COUNT.with(Cell::get);
+        let before = allocations();
         let grow = work();
-        spent += COUNT.with(Cell::get) - before;
+        spent += allocations() - before;
         grow
     };
     counted(&mut || {

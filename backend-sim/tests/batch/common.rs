@@ -1,8 +1,11 @@
 //! A price that can be worked out by hand, traces of any kind of end, and runs over both.
 
+#[path = "../drawn/mod.rs"]
+mod drawn;
+
+use drawn::Draws;
 use std::sync::Arc;
 use treeline_core::log::Priced;
-use treeline_core::stream::{philox4x32, unit};
 use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
 use treeline_core::{
     End, Entry, Error, Law, Limits, Phase, PhaseTimes, Response, RunSetup, StepCost, StepShape, StepTime, run,
@@ -87,31 +90,19 @@ pub fn trace(count: u64, tokens: u32) -> Arc<Trace> {
     const WIDTH: u32 = 40;
     let depth = BLOCK - 1;
     let request = |id: u64| {
-        let mut drawn = 0u32;
-        let mut draw = || {
-            drawn += 1;
-            unit(philox4x32([drawn, id as u32, 0, 0], [3, 5])[0])
-        };
-        let emitted = tokens / 2 + (draw() * f64::from(tokens / 2)) as u32 + 1;
+        let mut draws = Draws::new(id, [3, 5]);
+        let emitted = tokens / 2 + (draws.draw() * f64::from(tokens / 2)) as u32 + 1;
         let eos = id % 3 == 2;
         let max_new = if eos { emitted + 9 } else { emitted };
-        let easy = 1.2 * draw();
+        let easy = 1.2 * draws.draw();
         let mut position = |index: u32| {
             let mut p = Position::default();
             let levels = depth.min((max_new - 1 - index).saturating_sub(1));
             for _ in 0..levels {
-                let power = 1.3 + easy + 2.5 * draw();
-                let weights: Vec<f64> = (1..=WIDTH).map(|r| f64::from(r).powf(-power)).collect();
-                let sum = weights.iter().sum::<f64>() * 1.03;
-                p.logp.extend(weights.iter().map(|w| (w / sum).ln() as f32));
-                p.ends.push(p.logp.len() as u32);
-                let mut at = draw() * sum;
-                let rank = weights.iter().position(|w| {
-                    at -= w;
-                    at <= 0.0
-                });
+                let power = 1.3 + easy + 2.5 * draws.draw();
+                let rank = draws.row(&mut p, WIDTH, power, 1.03);
                 if (p.truth.len() as u32) < emitted - 1 - index {
-                    p.truth.push(rank.map(|r| r as u32));
+                    p.truth.push(rank);
                 }
             }
             p
