@@ -5,40 +5,10 @@
 
 use super::op::AttentionOp;
 use super::work::Roof;
-use crate::optable::{AttentionTable, Looked, MlaTable};
+use crate::optable::Plane;
 
 /// Batches whose floor is kept.
 const FLOORS: usize = 1024;
-
-/// Decode times of one kernel by batch and context.
-#[derive(Debug, Clone)]
-pub(super) enum Decode {
-    /// Latent attention, kernel or module.
-    Mla(MlaTable),
-    /// Grouped-query attention.
-    Gqa(AttentionTable),
-}
-
-impl Decode {
-    /// Measured batches and contexts.
-    pub(super) fn axes(&self) -> (&[f64], &[f64]) {
-        match self {
-            Self::Mla(t) => t.axes(),
-            Self::Gqa(t) => t.axes(),
-        }
-    }
-
-    fn us(&self, batch: f64, context: f64) -> Looked {
-        match self {
-            Self::Mla(t) => t.us(batch, context),
-            Self::Gqa(t) => t.us(batch, context),
-        }
-    }
-
-    fn shortest(&self) -> f64 {
-        self.axes().1.first().copied().unwrap_or(1.0)
-    }
-}
 
 /// How one kernel is timed.
 #[derive(Debug, Clone)]
@@ -46,7 +16,7 @@ pub(super) enum Timing {
     /// Datasheet.
     Bound,
     /// A table, and the floors of batches 0 to [`FLOORS`].
-    Table { decode: Box<Decode>, floors: Vec<f64> },
+    Table { decode: Box<Plane>, floors: Vec<f64> },
     /// Fitted: µs per cached token, and per row and cached token.
     Linear { token_us: f64, row_token_us: f64 },
 }
@@ -81,9 +51,9 @@ impl Prepared {
 
 impl Timing {
     /// A table with its floors.
-    pub(super) fn table(decode: Decode) -> Self {
-        let shortest = decode.shortest();
-        let floors = (0..=FLOORS).map(|b| decode.us((b as f64).max(1.0), shortest).us).collect();
+    pub(super) fn table(decode: Plane) -> Self {
+        let shortest = decode.axes().1.first().copied().unwrap_or(1.0);
+        let floors = (0..=FLOORS).map(|b| decode.at((b as f64).max(1.0), shortest).us).collect();
         Self::Table { decode: Box::new(decode), floors }
     }
 }
@@ -108,7 +78,7 @@ impl AttentionLaw {
                 inside: true,
             },
             Timing::Table { decode, floors } => {
-                let looked = decode.us(requests, context + 1.0);
+                let looked = decode.at(requests, context + 1.0);
                 let floor = floors.get(requests as usize).copied().unwrap_or_else(|| {
                     // Beyond the kept batches the floor grows as the table does.
                     floors[FLOORS] * requests / FLOORS as f64

@@ -1,6 +1,6 @@
 //! The `table` tier of a pass: every op looked up once at every slot.
 
-use super::attention::{AttentionLaw, Decode, Timing};
+use super::attention::{AttentionLaw, Timing};
 use super::error::CostError;
 use super::law::{ExpertLaw, PassLaw, RowLaw};
 use super::line::Origin;
@@ -14,7 +14,7 @@ use super::work::{Roof, Work};
 use crate::experts::{Experts, Popularity};
 use crate::optable::{
     AllReduceTable, ArKey, BmmKey, BmmSide, BmmTable, Collective, GemmKey, GemmTable, Launch, Looked, MlaKey, MlaPart,
-    MoeKey, MoeShape, MoeTable, OpTables, TableError, Wanted,
+    MoeKey, MoeShape, MoeTable, OpTables, Plane, TableError, Wanted,
 };
 use crate::profile::{Allreduce, Attention, Deployment, Drafter, Model, TableRef};
 
@@ -87,11 +87,11 @@ impl<'t> Lookups<'t> {
         if self.deployment.kv_bytes_per_element == 1.0 { "fp8" } else { "bfloat16" }
     }
 
-    fn mla(&self, model: &Model, part: MlaPart) -> Result<Decode, CostError> {
+    fn mla(&self, model: &Model, part: MlaPart) -> Result<Plane, CostError> {
         let from = wanted(self.system, &self.deployment.tables.attention);
         let heads = model.attention.heads().div_ceil(self.deployment.ranks.max(1));
         let table = self.tables.mla(&MlaKey { from, part, kv: self.kv(), heads });
-        table.map(|t| Decode::Mla(t.clone())).map_err(|e| refused("attention kernel", &e, "attention"))
+        table.map(|t| t.plane().clone()).map_err(|e| refused("attention kernel", &e, "attention"))
     }
 
     /// The absorbed product's table; `None` where it was not measured.
@@ -261,12 +261,12 @@ impl<'t> Lookups<'t> {
         table: &TableRef,
         kv: &str,
         (heads, kv_heads, head_dim): (u32, u32, u32),
-    ) -> Result<Decode, CostError> {
+    ) -> Result<Plane, CostError> {
         let part = |n: u32| n.div_ceil(self.deployment.ranks.max(1)).max(1);
         let (heads, kv_heads) = (part(heads), part(kv_heads));
         let from = wanted(self.system, table);
         let found = self.tables.attention(&crate::optable::AttentionKey { from, kv, heads, kv_heads, head_dim });
-        found.map(|t| Decode::Gqa(t.clone())).map_err(|e| refused(op, &e, key))
+        found.map(|t| t.plane().clone()).map_err(|e| refused(op, &e, key))
     }
 }
 

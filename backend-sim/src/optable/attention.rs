@@ -1,10 +1,9 @@
 //! Grouped-query attention at decode, for dense models and drafters. One row per request, causal, as with MLA.
 
 use super::csv::Sheet;
-use super::domain::Plane;
-use super::key::{Keyed, Origin, Wanted, Wish, select};
-use super::mla::planes;
-use super::{Looked, OpTables, TableError};
+use super::key::{Wanted, Wish, select};
+use super::plane::{PlaneShape, PlaneTable, planes};
+use super::{OpTables, TableError};
 
 /// Which attention table.
 #[derive(Clone, Copy, Debug)]
@@ -21,57 +20,31 @@ pub struct AttentionKey<'k> {
     pub head_dim: u32,
 }
 
-/// Decode attention on one machine under one engine.
+/// What of a decode attention table its origin leaves open.
 #[derive(Clone, Debug)]
-pub struct AttentionTable {
-    origin: Origin,
+pub struct AttentionShape {
     kv: String,
     heads: u32,
     kv_heads: u32,
     head_dim: u32,
-    plane: Plane,
 }
 
-impl AttentionTable {
-    /// Where it comes from.
-    #[must_use]
-    pub fn origin(&self) -> &Origin {
-        &self.origin
-    }
+/// Decode attention on one machine under one engine.
+pub type AttentionTable = PlaneTable<AttentionShape>;
 
+impl AttentionTable {
     /// Cache format, query heads, key-value heads, width of a head.
     #[must_use]
     pub fn what(&self) -> (&str, u32, u32, u32) {
-        (&self.kv, self.heads, self.kv_heads, self.head_dim)
-    }
-
-    /// The time of `batch` requests of one row each whose cache holds `context` tokens, the new one counted.
-    #[must_use]
-    pub fn us(&self, batch: f64, context: f64) -> Looked {
-        self.plane.at(batch, context)
-    }
-
-    /// The measured batches and contexts.
-    #[must_use]
-    pub fn axes(&self) -> (&[f64], &[f64]) {
-        self.plane.axes()
-    }
-
-    /// The measured cells (batch, context, µs).
-    #[must_use]
-    pub fn cells(&self) -> Vec<(f64, f64, f64)> {
-        self.plane.cells().collect()
+        let AttentionShape { kv, heads, kv_heads, head_dim } = self.shape();
+        (kv.as_str(), *heads, *kv_heads, *head_dim)
     }
 }
 
-impl Keyed for AttentionTable {
+impl PlaneShape for AttentionShape {
     const OP: &'static str = "decode attention";
 
-    fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    fn rest(&self) -> Vec<String> {
+    fn key(&self) -> Vec<String> {
         vec![self.kv.clone(), self.heads.to_string(), self.kv_heads.to_string(), self.head_dim.to_string()]
     }
 }
@@ -102,12 +75,10 @@ pub(crate) const KEYS: &[&str] =
     &["system", "engine", "version", "kernel", "kv", "heads", "kv_heads", "head_dim", "batch"];
 
 pub(crate) fn read(sheet: &Sheet<'_>) -> Result<Vec<AttentionTable>, TableError> {
-    planes(sheet, 8, |key, numbers, plane| AttentionTable {
-        origin: Origin::of(key),
+    planes(sheet, 8, |key, numbers| AttentionShape {
         kv: key[4].into(),
         heads: numbers[0],
         kv_heads: numbers[1],
         head_dim: numbers[2],
-        plane,
     })
 }

@@ -3,8 +3,9 @@
 //! No table has a rows-per-request axis: one row per request, causal. The flops of a tree come on top (`table+flops`).
 
 use super::csv::Sheet;
-use super::domain::{Line, Plane};
+use super::domain::Line;
 use super::key::{Keyed, Origin, Wanted, Wish, select};
+use super::plane::{PlaneShape, PlaneTable, planes};
 use super::{Looked, OpTables, TableError};
 
 /// What is timed.
@@ -29,56 +30,30 @@ pub struct MlaKey<'k> {
     pub heads: u32,
 }
 
-/// MLA decode on one machine under one engine.
+/// What of an MLA decode table its origin leaves open.
 #[derive(Clone, Debug)]
-pub struct MlaTable {
-    origin: Origin,
+pub struct MlaShape {
     part: MlaPart,
     kv: String,
     heads: u32,
-    plane: Plane,
 }
 
-impl MlaTable {
-    /// Where it comes from.
-    #[must_use]
-    pub fn origin(&self) -> &Origin {
-        &self.origin
-    }
+/// MLA decode on one machine under one engine.
+pub type MlaTable = PlaneTable<MlaShape>;
 
+impl MlaTable {
     /// What is timed, cache format, heads of one GPU.
     #[must_use]
     pub fn what(&self) -> (MlaPart, &str, u32) {
-        (self.part, &self.kv, self.heads)
-    }
-
-    /// The time of `batch` requests of one row each whose cache holds `context` tokens, the new one counted.
-    #[must_use]
-    pub fn us(&self, batch: f64, context: f64) -> Looked {
-        self.plane.at(batch, context)
-    }
-
-    /// The measured batches and contexts.
-    #[must_use]
-    pub fn axes(&self) -> (&[f64], &[f64]) {
-        self.plane.axes()
-    }
-
-    /// The measured cells (batch, context, µs).
-    #[must_use]
-    pub fn cells(&self) -> Vec<(f64, f64, f64)> {
-        self.plane.cells().collect()
+        let MlaShape { part, kv, heads } = self.shape();
+        (*part, kv.as_str(), *heads)
     }
 }
 
-impl Keyed for MlaTable {
+impl PlaneShape for MlaShape {
     const OP: &'static str = "MLA decode";
 
-    fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
-    fn rest(&self) -> Vec<String> {
+    fn key(&self) -> Vec<String> {
         vec![self.kv.clone(), self.heads.to_string()]
     }
 }
@@ -210,42 +185,7 @@ pub(crate) const KEYS: &[&str] = &["system", "engine", "version", "kernel", "kv"
 pub(crate) const BMM_KEYS: &[&str] = &["system", "engine", "version", "kernel", "dtype", "side", "heads"];
 
 pub(crate) fn read(sheet: &Sheet<'_>, part: MlaPart) -> Result<Vec<MlaTable>, TableError> {
-    planes(sheet, 6, |key, numbers, plane| MlaTable {
-        origin: Origin::of(key),
-        part,
-        kv: key[4].into(),
-        heads: numbers[0],
-        plane,
-    })
-}
-
-/// Gathers the batch rows that share the first `columns` key cells into planes. Cells from the sixth on are numbers.
-pub(crate) fn planes<T>(
-    sheet: &Sheet<'_>,
-    columns: usize,
-    make: impl Fn(&[&str], &[u32], Plane) -> T,
-) -> Result<Vec<T>, TableError> {
-    let mut tables = Vec::new();
-    let mut start = 0;
-    while start < sheet.rows.len() {
-        let first = &sheet.rows[start];
-        let end = start + sheet.rows[start..].iter().take_while(|r| r.key[..columns] == first.key[..columns]).count();
-        let mut batch = Vec::new();
-        for row in &sheet.rows[start..end] {
-            let n = f64::from(sheet.number(row, columns, "batch")?);
-            if batch.last().is_some_and(|&last| last >= n) {
-                return Err(sheet.fault(row, "batch does not increase"));
-            }
-            batch.push(n);
-        }
-        let numbers: Result<Vec<u32>, TableError> = (5..columns).map(|c| sheet.number(first, c, "a size")).collect();
-        let times: Vec<Vec<Option<f64>>> = sheet.rows[start..end].iter().map(|r| r.us.clone()).collect();
-        let plane =
-            Plane::new(&batch, &sheet.axis, &times).ok_or_else(|| sheet.fault(first, "a row without a time"))?;
-        tables.push(make(&first.key, &numbers?, plane));
-        start = end;
-    }
-    Ok(tables)
+    planes(sheet, 6, |key, numbers| MlaShape { part, kv: key[4].into(), heads: numbers[0] })
 }
 
 pub(crate) fn read_bmm(sheet: &Sheet<'_>) -> Result<Vec<BmmTable>, TableError> {

@@ -24,6 +24,7 @@ mod gemm;
 mod key;
 mod mla;
 mod moe;
+mod plane;
 mod summary;
 pub mod transfer;
 mod work;
@@ -32,14 +33,16 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 pub use allreduce::{AllReduceTable, ArKey, Collective, Launch};
-pub use attention::{AttentionKey, AttentionTable};
+pub use attention::{AttentionKey, AttentionShape, AttentionTable};
 pub use domain::Looked;
+pub(crate) use domain::Plane;
 pub use error::TableError;
 pub use excluded::{EXCLUDED, Excluded};
 pub use gemm::{GemmKey, GemmTable};
 pub use key::{Origin, Wanted};
-pub use mla::{BmmKey, BmmSide, BmmTable, MlaKey, MlaPart, MlaTable};
+pub use mla::{BmmKey, BmmSide, BmmTable, MlaKey, MlaPart, MlaShape, MlaTable};
 pub use moe::{MoeFit, MoeKey, MoeShape, MoeTable, Routing};
+pub use plane::{PlaneShape, PlaneTable};
 pub use summary::Summary;
 pub use work::{Rates, Work};
 
