@@ -183,6 +183,11 @@ fn check_row(meta: &TraceMeta, depth: u32, row: &[f32]) -> Result<(), String> {
     if row.len() > meta.width as usize {
         return Err(format!("the row at depth {depth} lists {} candidates, the width is {}", row.len(), meta.width));
     }
+    // Most rows are right, and one pass without a way out in its middle says so.
+    let falls = row.windows(2).fold(true, |falls, w| falls & (w[0] >= w[1]));
+    if falls && row.first().is_none_or(|&x| x < f32::INFINITY) {
+        return Ok(());
+    }
     if let Some(x) = row.iter().find(|x| x.is_nan() || **x == f32::INFINITY) {
         return Err(format!("the row at depth {depth} has the log-probability {x}"));
     }

@@ -62,6 +62,7 @@ pub struct Position {
 
 impl Position {
     /// Log-probabilities of the row at `depth` (1-based); empty beyond the last.
+    #[inline]
     #[must_use]
     pub fn row(&self, depth: u32) -> &[f32] {
         let range = self.row_range(depth);
@@ -75,6 +76,7 @@ impl Position {
         self.ids.get(range).unwrap_or(&[])
     }
 
+    #[inline]
     fn row_range(&self, depth: u32) -> std::ops::Range<usize> {
         let at = |i: usize| self.ends.get(i).map_or(0, |&e| e as usize);
         match depth as usize {

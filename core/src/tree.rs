@@ -194,7 +194,17 @@ impl Tree {
     /// The child of `parent` that carries `token`, if there is one.
     #[must_use]
     pub fn child(&self, parent: NodeId, token: u32) -> Option<NodeId> {
-        self.children(parent).find(|&c| self.tokens[c as usize] == token)
+        // Children lie behind their parent. Eight rows at a time: most hold none, and which does is beyond guessing.
+        let first = (parent as usize + 1).min(self.parents.len());
+        let (parents, tokens) = (&self.parents[first..], &self.tokens[first..]);
+        let here = |(&p, &t): (&u32, &u32)| (p == parent) & (t == token);
+        for (i, (p, t)) in parents.chunks(8).zip(tokens.chunks(8)).enumerate() {
+            if p.iter().zip(t).fold(false, |any, row| any | here(row)) {
+                let at = p.iter().zip(t).position(here)?;
+                return Some((first + 8 * i + at) as NodeId);
+            }
+        }
+        None
     }
 
     /// Children of `parent` in index order.
@@ -228,18 +238,16 @@ impl Tree {
         AncestorMask::of(&self.parents)
     }
 
-    /// Checks the whole tree: parents first, depths consistent, limits kept, and (unless `duplicates` are allowed, as
-    /// for candidates drawn with replacement) siblings distinct.
+    /// Checks what growing leaves open: the budget (a tree that was opened may exceed it) and, unless `duplicates` are
+    /// allowed, as for candidates drawn with replacement, that siblings are distinct. That parents come first, depths follow
+    /// from them and the depth limit is kept holds by construction: nothing is added that breaks it.
     ///
     /// # Errors
     /// The first [`TreeError`] found.
     pub fn check(&self, duplicates: bool) -> Result<(), TreeError> {
-        check_arrays(&self.parents, &self.depths)?;
+        debug_assert!(self.is_sound(), "{self:?}");
         if self.nodes() > self.budget {
             return Err(TreeError::Full { budget: self.budget });
-        }
-        if let Some(&depth) = self.depths.iter().find(|&&d| d > self.depth_limit) {
-            return Err(TreeError::TooDeep { depth, limit: self.depth_limit });
         }
         let edge = |(&parent, &token): (&u32, &u32)| u64::from(parent) << 32 | u64::from(token);
         let keys = self.parents[1..].iter().zip(&self.tokens[1..]).map(edge);
@@ -253,6 +261,15 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// Parents lie before their children, depths follow from them and keep the limit.
+    fn is_sound(&self) -> bool {
+        let sound = |n: usize| {
+            let parent = self.parents[n] as usize;
+            parent < n && self.depths[n] == self.depths[parent] + 1 && self.depths[n] <= self.depth_limit
+        };
+        (1..self.parents.len()).all(sound)
     }
 
     /// A tree from arrays that came from elsewhere (a file, a device). Index 0 is the root and names itself as parent.
@@ -274,19 +291,4 @@ impl Tree {
         tree.check(false)?;
         Ok(tree)
     }
-}
-
-/// Parents lie before their children and depths follow from them.
-fn check_arrays(parents: &[u32], depths: &[u32]) -> Result<(), TreeError> {
-    for node in 1..parents.len() {
-        let parent = parents[node];
-        if parent as usize >= node {
-            return Err(TreeError::Parent { node: node as u32, parent });
-        }
-        let expected = depths[parent as usize] + 1;
-        if depths[node] != expected {
-            return Err(TreeError::Depth { node: node as u32, depth: depths[node], expected });
-        }
-    }
-    Ok(())
 }

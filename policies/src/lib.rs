@@ -33,6 +33,7 @@ pub mod opt_tree;
 mod order;
 pub mod per_request;
 pub mod pop_order;
+mod queue;
 pub mod registry;
 mod search;
 pub mod sequoia;

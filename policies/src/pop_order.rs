@@ -20,6 +20,53 @@ pub struct Popped {
     pub score: f64,
 }
 
+/// A ranked row: what a level of a block draft lists, best first.
+pub trait Ranks: Copy + Default {
+    /// Listed ranks.
+    fn ranks(self) -> usize;
+
+    /// Log-probability of a rank; −∞ behind the last.
+    fn logp(self, rank: usize) -> f32;
+
+    /// Token of a listed rank.
+    fn token(self, rank: usize) -> u32;
+}
+
+impl Ranks for &[Candidate] {
+    #[inline(always)]
+    fn ranks(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn logp(self, rank: usize) -> f32 {
+        self.get(rank).map_or(f32::NEG_INFINITY, |c| c.logp)
+    }
+
+    #[inline(always)]
+    fn token(self, rank: usize) -> u32 {
+        self[rank].token
+    }
+}
+
+/// Log-probabilities alone, as a rank trace keeps them: a candidate's token is its rank.
+impl Ranks for &[f32] {
+    #[inline(always)]
+    fn ranks(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn logp(self, rank: usize) -> f32 {
+        self.get(rank).copied().unwrap_or(f32::NEG_INFINITY)
+    }
+
+    #[inline(always)]
+    fn token(self, rank: usize) -> u32 {
+        rank as u32
+    }
+}
+
 /// Working memory.
 #[derive(Debug, Default)]
 pub struct PopOrder {
@@ -29,16 +76,17 @@ pub struct PopOrder {
 }
 
 impl PopOrder {
-    /// Takes up to `budget` nodes from `rows` (ranked, row 0 at depth 1), `spine` rank-0 levels first, and gives each to
-    /// `take`. Fewer when the rows hold no more.
-    pub fn run(&mut self, rows: &[&[Candidate]], spine: u32, budget: u32, mut take: impl FnMut(Popped)) {
+    /// Takes up to `budget` nodes from `rows` (row 0 at depth 1), `spine` rank-0 levels first, and gives each to `take`.
+    /// Fewer when the rows hold no more.
+    pub fn run<R: Ranks>(&mut self, rows: &[R], spine: u32, budget: u32, mut take: impl FnMut(Popped)) {
         if self.staircase.order(rows, spine, budget, &mut take) {
             return;
         }
         let mut drafts = Lattice::new(0);
         drafts.begin_seq();
         for row in rows {
-            drafts.push_row(row, true, true);
+            let candidate = |rank| Candidate { token: row.token(rank), logp: row.logp(rank) };
+            drafts.push_row(&(0..row.ranks()).map(candidate).collect::<Vec<_>>(), true, true);
         }
         let depth = rows.len() as u32;
         let seq = Seq {

@@ -259,6 +259,30 @@ fn sums_that_rounding_makes_equal_follow_the_tie_rule() {
     assert!(rounded > 20, "no tie of that kind came up: {rounded}");
 }
 
+/// Trees of full size out of rows in which many candidates tie, or differ by less than the queue's keys can tell: the order
+/// is the exact one.
+#[test]
+fn ties_and_near_ties_at_full_size() {
+    let (mut ties, mut near) = (0, 0);
+    for seed in 0..60 {
+        let levels = [1, 2, 3, 6, 20, 0][seed as usize % 6];
+        let mut scene = scene(seed, 1, limits(64, 7, 64), false, levels);
+        if seed >= 30 {
+            for row in &mut scene.players[0].rows[1..] {
+                row.iter_mut().for_each(|c| c.logp *= 2f32.powi(-46));
+            }
+        }
+        let expected = greedy(&scene);
+        assert_eq!(expected.len(), 64, "seed {seed}");
+        for (a, b) in expected.iter().zip(&expected[1..]) {
+            ties += usize::from(a.1 == b.1);
+            near += usize::from(a.1 > b.1 && a.1 - b.1 < 1e-12);
+        }
+        assert_eq!(as_prefixes(&trees("best-first", &json!({}), &scene)[0]), expected, "seed {seed}");
+    }
+    assert!(ties > 300 && near > 300, "{ties} ties, {near} near ones: too few to say anything");
+}
+
 /// A log-probability that rounding lifts above 0 is no fault: a child may then come right behind its parent.
 #[test]
 fn probabilities_above_one_by_rounding_are_served() {

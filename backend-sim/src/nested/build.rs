@@ -1,9 +1,8 @@
 //! From a trace to its tables.
 
 use super::{Nested, NestedError};
-use treeline_core::Candidate;
 use treeline_core::trace::{Position, Trace, TraceRequest};
-use treeline_policies::pop_order::PopOrder;
+use treeline_policies::pop_order::{PopOrder, Popped};
 
 /// A rise that no listed tree has.
 pub(super) const NEVER: u16 = u16::MAX;
@@ -89,51 +88,47 @@ impl Nested {
 #[derive(Debug, Default)]
 struct Work {
     order: PopOrder,
-    flat: Vec<Candidate>,
-    ends: Vec<usize>,
-    /// What the drafter may give to the best unlisted rank, by row: a probability.
-    unlisted: Vec<f32>,
+    nodes: Vec<Popped>,
+    scores: Vec<f64>,
 }
 
 impl Work {
     /// Appends the nodes and rises of one position; answers up to which budget its trees are certain.
     fn run(&mut self, out: &mut Nested, p: &Position, depth: u32, budget: u32) -> u16 {
-        let Self { order, flat, ends, unlisted } = self;
-        flat.clear();
-        ends.clear();
-        unlisted.clear();
-        for d in 1..=depth {
-            let row = p.row(d);
+        let mut rows: [&[f32]; MOST_DEPTH as usize] = [&[]; MOST_DEPTH as usize];
+        // What the drafter may give to the best unlisted rank, by row: a probability, found when a tree comes to ask.
+        let mut unlisted: [Option<f32>; MOST_DEPTH as usize] = [None; MOST_DEPTH as usize];
+        for (i, (row, unlisted)) in rows.iter_mut().zip(&mut unlisted).enumerate().take(depth as usize) {
+            let listed = p.row(i as u32 + 1);
             // A tree of B nodes reads no rank beyond B − d at depth d.
-            let reach = (budget + 1).saturating_sub(d) as usize;
-            flat.extend(row.iter().take(reach).enumerate().map(|(r, &logp)| Candidate { token: r as u32, logp }));
-            ends.push(flat.len());
-            unlisted.push(if row.len() < reach { best_unlisted(row) } else { 0.0 });
+            let reach = (budget as usize).saturating_sub(i);
+            *row = &listed[..listed.len().min(reach)];
+            *unlisted = (listed.len() >= reach).then_some(0.0);
         }
-        let mut rows: [&[Candidate]; MOST_DEPTH as usize] = [&[]; MOST_DEPTH as usize];
-        let mut begin = 0;
-        for (row, &end) in rows.iter_mut().zip(ends.iter()) {
-            *row = &flat[begin..end];
-            begin = end;
-        }
-        let rows = &rows[..ends.len()];
+        let rows = &rows[..depth as usize];
         let spine = out.spine;
         let rise = out.rises.len();
         out.rises.resize(rise + out.depth as usize, NEVER);
-        let (rises, weights, places) = (&mut out.rises[rise..], &mut out.weights, &mut out.places);
-        let (first, mut taken) = (weights.len(), 0u16);
+        let Self { order, nodes, scores } = self;
+        nodes.clear();
+        scores.clear();
+        order.run(rows, spine, budget, |node| {
+            nodes.push(node);
+            scores.push(node.score);
+        });
+        let (first, mut taken) = (out.weights.len(), 0u16);
+        super::weight::extend(&mut out.weights, scores);
+        out.places.extend(nodes.iter().map(|n| (n.depth as u16) << RANK_BITS | n.rank as u16));
+        let (rises, weights) = (&mut out.rises[rise..], &out.weights[first..]);
         let (mut tip, mut reached) = (0, 0usize);
         // The most that a candidate missing from the rows could weigh, and the tree size from which it could matter.
         let (mut missing, mut certain) = (0f32, NEVER);
-        order.run(rows, spine, budget, |node| {
-            let weight = node.score.exp() as f32;
+        for (node, &weight) in nodes.iter().zip(weights) {
             let forced = node.rank == 0 && node.depth <= spine && u32::from(taken) + 1 == node.depth;
             if missing >= weight && missing > 0.0 && !forced {
                 certain = certain.min(taken);
             }
             taken += 1;
-            weights.push(weight);
-            places.push((node.depth as u16) << RANK_BITS | node.rank as u16);
             let level = node.depth as usize - 1;
             if node.parent == tip && level == reached && p.truth.get(reached) == Some(&Some(node.rank)) {
                 rises[reached] = taken;
@@ -141,10 +136,10 @@ impl Work {
                 tip = u32::from(taken);
             }
             if node.rank as usize + 1 == rows[level].len() {
-                let above = if node.parent == 0 { 1.0 } else { weights[first + node.parent as usize - 1] };
-                missing = missing.max(above * unlisted[level]);
+                let above = if node.parent == 0 { 1.0 } else { weights[node.parent as usize - 1] };
+                missing = missing.max(above * *unlisted[level].get_or_insert_with(|| best_unlisted(rows[level])));
             }
-        });
+        }
         match u32::from(taken) < budget && missing > 0.0 {
             true => certain.min(taken),
             false => certain,

@@ -7,6 +7,7 @@
 
 mod build;
 mod look;
+mod weight;
 
 pub use look::{Node, Roots};
 

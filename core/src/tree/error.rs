@@ -35,14 +35,4 @@ pub enum TreeError {
         /// The token that occurs twice.
         token: u32,
     },
-    /// A stored depth does not follow from the parents.
-    #[error("node {node} claims depth {depth}, its parent says {expected}")]
-    Depth {
-        /// The node.
-        node: u32,
-        /// What it claims.
-        depth: u32,
-        /// What follows from its parent.
-        expected: u32,
-    },
 }
