@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod neighbours;
 mod priced;
 mod steady;
 mod waiting;

@@ -3,7 +3,8 @@
 use crate::common::{BLOCK, Plain, Went, closed, moe, play, trace};
 use std::sync::Arc;
 use treeline_core::trace::Trace;
-use treeline_policies::cost_aware::{Goal, Objective};
+use treeline_core::{StepCost, StepShape};
+use treeline_policies::cost_aware::{Goal, Objective, Reliability, Throughput};
 use treeline_sim::batch::fast::{Choice, FastPolicy, FastResult, Load, Scope, Tables, simulate, step};
 use treeline_sim::batch::{BatchError, BatchSetup};
 use treeline_sim::nested::Nested;
@@ -13,13 +14,28 @@ fn load(concurrency: u32, request_rounds: u32) -> Load<'static> {
 }
 
 fn choose(scope: Scope, cap: u32) -> FastPolicy {
-    let goal = Goal { objective: Objective::Ratio, latency_ms: None };
-    FastPolicy::Choose(Choice { goal, scope, cap, reliability: None, throughput: None, memory: 64.0 })
+    chosen(scope, cap, Objective::Ratio, &[])
 }
+
+/// A choice by `objective`, claims corrected by `points` where there are any.
+fn chosen(scope: Scope, cap: u32, objective: Objective, points: &[[f64; 2]]) -> FastPolicy {
+    let goal = Goal { objective, latency_ms: None };
+    let reliability = (!points.is_empty()).then(|| Arc::new(Reliability::through(points).unwrap()));
+    FastPolicy::Choose(Choice { goal, scope, cap, reliability, throughput: None, memory: 64.0 })
+}
+
+/// A drafter that claims too much: what its claims are worth.
+const WORTH: [[f64; 2]; 4] = [[-8.0, 1e-4], [-3.0, 0.02], [-1.0, 0.2], [0.0, 0.8]];
 
 /// Each fast policy, its name in the registry, its parameters, its budget, and the spine of its tables.
 fn policies() -> Vec<(FastPolicy, &'static str, &'static str, u32, u32)> {
     let fixed = r#"{"objective":"ratio","calibration":"claimed","off":false}"#;
+    let renewal = r#"{"objective":"renewal","calibration":"claimed","off":false,"memory":64.0}"#;
+    let given = r#"{"objective":"ratio","calibration":"given","off":false,
+        "reliability":[[-8.0,0.0001],[-3.0,0.02],[-1.0,0.2],[0.0,0.8]]}"#;
+    let both = r#"{"objective":"renewal","calibration":"given","off":false,"memory":64.0,
+        "reliability":[[-8.0,0.0001],[-3.0,0.02],[-1.0,0.2],[0.0,0.8]]}"#;
+    let (one, all) = (Scope::PerRequest, Scope::BatchWide);
     vec![
         (FastPolicy::Plain, "chain", "{}", 0, 0),
         (FastPolicy::Chain { budget: 3 }, "chain", "{}", 3, 0),
@@ -30,6 +46,12 @@ fn policies() -> Vec<(FastPolicy, &'static str, &'static str, u32, u32)> {
         (FastPolicy::BestFirst { budget: 12, spine: BLOCK }, "spine-first", "{}", 12, BLOCK),
         (choose(Scope::PerRequest, 24), "cost-aware", fixed, 24, 0),
         (choose(Scope::BatchWide, 24), "batch-wide", fixed, 24, 0),
+        (chosen(one, 24, Objective::Renewal, &[]), "cost-aware", renewal, 24, 0),
+        (chosen(all, 24, Objective::Renewal, &[]), "batch-wide", renewal, 24, 0),
+        (chosen(one, 24, Objective::Ratio, &WORTH), "cost-aware", given, 24, 0),
+        (chosen(all, 24, Objective::Ratio, &WORTH), "batch-wide", given, 24, 0),
+        (chosen(one, 24, Objective::Renewal, &WORTH), "cost-aware", both, 24, 0),
+        (chosen(all, 24, Objective::Renewal, &WORTH), "batch-wide", both, 24, 0),
     ]
 }
 
@@ -37,6 +59,18 @@ fn policies() -> Vec<(FastPolicy, &'static str, &'static str, u32, u32)> {
 fn places(trace: &Trace, round: &Went) -> Vec<(u32, u32)> {
     let place = |e: &treeline_core::Entry| (e.index as u32, e.start - trace.requests[e.index].prompt_tokens);
     round.entries.iter().map(place).collect()
+}
+
+/// What a chooser of the general way takes a step to have cost: its cost curve at the rows that it came to.
+fn expected_ms(nested: &Nested, cost: &dyn StepCost, round: &Went, places: &[(u32, u32)]) -> f64 {
+    let requests = round.entries.len() as u32;
+    cost.step(&StepShape {
+        requests,
+        rows: round.entries.iter().map(|e| e.rows).sum(),
+        context: (round.entries.iter().map(|e| u64::from(e.start)).sum::<u64>() / u64::from(requests)) as u32,
+        draft_rows: places.iter().map(|&(r, i)| nested.levels(r as usize, i) + 1).sum(),
+    })
+    .total()
 }
 
 /// Every round of the general way, put to the fast one: the same tokens for each request, the same time.
@@ -50,9 +84,18 @@ fn a_step_is_the_same_round_of_the_general_way() {
         let setup = BatchSetup { overlap: overlap.clone(), ..closed(5, budget) };
         let ran = play(&trace, &cost, &setup, kind, params).unwrap();
         assert!(ran.rounds.len() > 20);
+        let mut run = Throughput::new(64.0);
         for round in &ran.rounds {
             let places = places(&trace, round);
+            let policy = match policy.clone() {
+                // A choice is compared at the throughput that the general way had come to.
+                FastPolicy::Choose(choice) => FastPolicy::Choose(Choice { throughput: run.get(), ..choice }),
+                fixed => fixed,
+            };
             let (emitted, price) = step(&tables, &*cost, &policy, &load(5, 1), &places).unwrap();
+            if let FastPolicy::Choose(_) = policy {
+                run.push(emitted.iter().map(|&n| f64::from(n)).sum(), expected_ms(&nested, &*cost, round, &places));
+            }
             let went = round.entries.iter().map(|e| e.result.as_ref().unwrap().emitted.len());
             assert!(emitted.iter().map(|&n| n as usize).eq(went), "{kind} {budget}: {places:?}");
             assert_eq!(price.padded_rows, round.priced.padded_rows, "{kind} {budget}");
@@ -76,13 +119,13 @@ fn whole_passes_conserve_tokens_and_time() {
         let rounds = ran.rounds.len() as u32;
         // Eight repetitions of a whole pass each.
         let r = simulate(&tables, &*cost, &policy, &load(1, 8 * rounds), 5).unwrap();
-        assert_eq!((r.tokens, r.rounds), (8 * tokens, 8 * u64::from(rounds)), "{kind} {budget}");
+        assert_eq!((r.tokens, r.rounds), (8.0 * tokens as f64, 8 * u64::from(rounds)), "{kind} {budget}");
         assert!((r.ms / 8.0 / ran.engine.clock_ms() - 1.0).abs() < 1e-12, "{kind} {budget}");
         assert!(r.mc_error < 1e-12, "whole passes leave nothing to chance: {}", r.mc_error);
         for (sums, request) in r.per_request.iter().zip(&trace.requests) {
             assert_eq!(sums.tokens, 8.0 * f64::from(request.emitted - 1));
         }
-        assert_eq!(r.per_request.iter().map(|s| s.tokens).sum::<f64>(), r.tokens as f64);
+        assert_eq!(r.per_request.iter().map(|s| s.tokens).sum::<f64>(), r.tokens);
         assert!((r.per_request.iter().map(|s| s.ms).sum::<f64>() - r.ms).abs() < 1e-6);
     }
 }
@@ -115,7 +158,13 @@ fn the_monte_carlo_error_is_honest() {
     let (trace, cost) = (trace(60, 60), moe());
     let nested = Nested::build(&trace, 32, 0).unwrap();
     let tables = Tables::new(&nested);
-    let policies = [FastPolicy::BestFirst { budget: 12, spine: 0 }, choose(Scope::BatchWide, 24)];
+    let renewal = |scope| chosen(scope, 24, Objective::Renewal, &[]);
+    let policies = [
+        FastPolicy::BestFirst { budget: 12, spine: 0 },
+        choose(Scope::BatchWide, 24),
+        choose(Scope::PerRequest, 24),
+        renewal(Scope::BatchWide),
+    ];
     for (policy, concurrency) in policies.iter().flat_map(|p| [(p, 1), (p, 8)]) {
         let runs: Vec<FastResult> =
             (0..40).map(|seed| simulate(&tables, &*cost, policy, &load(concurrency, 480), seed).unwrap()).collect();

@@ -74,7 +74,7 @@ mod tests {
     fn tape(lengths: &[u32]) -> Tape {
         let starts =
             std::iter::once(0).chain(lengths.iter().scan(0, |sum, l| Some(std::mem::replace(sum, *sum + l) + l)));
-        Tape { rounds: Vec::new(), starts: starts.collect() }
+        Tape { rounds: Vec::new(), starts: starts.collect(), tokens: Vec::new() }
     }
 
     /// As many visits as rounds: each round once, whatever the order and the slots.

@@ -21,7 +21,7 @@ const PILOT_STEPS: u32 = 6;
 /// Nodes of the trees that lead to the places of the pilot.
 const PILOT_NODES: u32 = 8;
 
-/// Request-rounds of a pilot, at least.
+/// Request-rounds of the first pilot, at least; a quarter for those behind it.
 const PILOT_ROUNDS: u32 = 256;
 
 /// The closed loop of `load.concurrency` requests in its steady state.
@@ -29,7 +29,9 @@ const PILOT_ROUNDS: u32 = 256;
 /// Every step that is priced is one that such a loop would meet: its requests stand at random phases of their responses, as
 /// the rounds of the policy itself lead through them (where a request ends, another is at its beginning). The steps are
 /// spread evenly over all rounds of all responses, in 8 repetitions of different company; no ramp and no drain is part of
-/// it, and no step's time depends on chance beyond who meets whom. A pure function of its arguments: any thread, any order.
+/// it, and no step's time depends on chance beyond who meets whom. Tokens are those of all rounds of all responses, not of
+/// the visited ones alone: τ of a fixed policy has no Monte-Carlo error. A pure function of its arguments: any thread, any
+/// order.
 ///
 /// # Errors
 /// [`BatchError::Value`] for what the tables cannot answer: a budget beyond them, another spine, no requests, a load of
@@ -47,7 +49,7 @@ pub fn simulate(
     let run = Run { pricer: &pricer, requests: &requests, seed };
     match policy {
         FastPolicy::Choose(choice) => run.chosen(choice),
-        fixed => run.main(&tables.tape(shape(fixed), load.response), None),
+        fixed => run.fixed(&tables.tape(shape(fixed), load.response)),
     }
 }
 
@@ -114,47 +116,71 @@ impl Run<'_> {
         if line.is_empty() { Err(BatchError::Value { key: "requests", value, rule }) } else { Ok(line) }
     }
 
-    /// Steps over the rounds of a tape, with the trees of a chooser where there is one.
-    fn main(&self, tape: &Tape, mut chooser: Option<&mut Chooser<'_>>) -> Result<FastResult, BatchError> {
-        let steps = self.steps(self.pricer.load.request_rounds.div_ceil(REPLICATES));
+    /// Steps over the rounds of a fixed policy's tape.
+    fn fixed(&self, tape: &Tape) -> Result<FastResult, BatchError> {
         let mut sums = Sums::new(self.pricer.tables.nested().requests());
-        let mut rounds = Vec::new();
         for replicate in 0..REPLICATES {
-            let line = self.line(tape, replicate, steps)?;
-            sums.replicate();
-            for step in 0..steps {
-                rounds.clear();
-                rounds.extend(line.step(step).map(|at| tape.rounds[at as usize]));
-                if let Some(chooser) = &mut chooser {
-                    chooser.step(&mut rounds).ok_or_else(unusable)?;
-                }
-                let price = self.pricer.price(&rounds);
-                seen_positive(&price)?;
-                let tokens = sums.add(&rounds, &price);
-                if let Some(chooser) = &mut chooser {
-                    chooser.observe(tokens, price.ms());
-                }
-            }
+            self.replicate(replicate, tape, None, &mut sums)?;
         }
         Ok(sums.finish(self.pricer.cost.ranks()))
     }
 
+    /// One repetition, with the trees of a chooser where there is one.
+    fn replicate(
+        &self,
+        replicate: u32,
+        tape: &Tape,
+        mut chooser: Option<&mut Chooser<'_>>,
+        sums: &mut Sums,
+    ) -> Result<(), BatchError> {
+        let load = self.pricer.load;
+        let steps = self.steps(load.request_rounds.div_ceil(REPLICATES));
+        let line = self.line(tape, replicate, steps)?;
+        sums.replicate(tape, self.requests, u64::from(steps) * u64::from(load.concurrency));
+        let (mut rounds, mut walked) = (Vec::new(), Vec::new());
+        for step in 0..steps {
+            rounds.clear();
+            rounds.extend(line.step(step).map(|at| tape.rounds[at as usize]));
+            walked.clear();
+            walked.extend(rounds.iter().map(|r: &Round| r.emitted));
+            if let Some(chooser) = &mut chooser {
+                chooser.step(&mut rounds).ok_or_else(unusable)?;
+            }
+            let price = self.pricer.price(&rounds);
+            seen_positive(&price)?;
+            let tokens = sums.add(&rounds, &walked, &price);
+            if let Some(chooser) = &mut chooser {
+                chooser.observe(tokens, price.ms());
+            }
+        }
+        Ok(())
+    }
+
     /// Choices depend on the company, and where requests stand depends on the choices: a pilot finds the rule that single
-    /// roots come to follow, the rule lays out the rounds, and the steps over them choose anew in their real company.
+    /// roots come to follow, the rule lays out the rounds, and the steps over them choose anew in their real company. Every
+    /// repetition has a pilot of its own, so that their spread shows what depends on it.
     fn chosen(&self, choice: &Choice) -> Result<FastResult, BatchError> {
         let (tables, response) = (self.pricer.tables, self.pricer.load.response);
         let mut chooser = Chooser::new(choice, self.pricer);
-        let tape = tables.tape(Shape::Best(choice.cap.min(PILOT_NODES)), response);
-        let rule = self.pilot(&mut chooser, &tape)?;
-        let nodes = |roots: &Roots<'_>| Shape::Best(chooser.alone(&rule, roots).unwrap_or(0));
-        let tape = Tape::new(tables, response, false, nodes);
-        self.main(&tape, Some(&mut chooser))
+        let first = tables.tape(Shape::Best(choice.cap.min(PILOT_NODES)), response);
+        let mut sums = Sums::new(tables.nested().requests());
+        for replicate in 0..REPLICATES {
+            // The first one also finds the throughput.
+            let steps = match replicate {
+                0 => self.steps(PILOT_ROUNDS).max(PILOT_STEPS),
+                _ => self.steps(PILOT_ROUNDS / 4),
+            };
+            let rule = self.pilot(&mut chooser, &first, replicate, steps)?;
+            let nodes = |roots: &Roots<'_>| Shape::Best(chooser.alone(&rule, roots).unwrap_or(0));
+            let tape = Tape::new(tables, response, false, nodes);
+            self.replicate(replicate, &tape, Some(&mut chooser), &mut sums)?;
+        }
+        Ok(sums.finish(self.pricer.cost.ranks()))
     }
 
-    fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape) -> Result<Rule, BatchError> {
-        let steps = self.steps(PILOT_ROUNDS).max(PILOT_STEPS);
+    fn pilot(&self, chooser: &mut Chooser<'_>, tape: &Tape, replicate: u32, steps: u32) -> Result<Rule, BatchError> {
         // Behind the replicates of the figures: other phases.
-        let line = self.line(tape, REPLICATES, steps)?;
+        let line = self.line(tape, REPLICATES + replicate, steps)?;
         let (mut last, mut levels) = (None, Vec::new());
         for step in 0..steps {
             let mut rounds: Vec<Round> = line.step(step).map(|at| tape.rounds[at as usize]).collect();

@@ -28,6 +28,8 @@ pub(super) struct Tape {
     pub rounds: Vec<Round>,
     /// First round of each request, and the end of the last.
     pub starts: Vec<u32>,
+    /// Tokens that the rounds of each request emit.
+    pub tokens: Vec<u32>,
 }
 
 /// Which tree a root gets.
@@ -51,7 +53,7 @@ impl Tape {
         mut shape: impl FnMut(&Roots<'_>) -> Shape,
     ) -> Self {
         let nested = tables.nested();
-        let mut tape = Self { rounds: Vec::new(), starts: vec![0] };
+        let mut tape = Self { rounds: Vec::new(), starts: vec![0], tokens: Vec::new() };
         let mut counter = Counter::default();
         for request in 0..nested.requests() {
             let tokens = response.map_or(nested.emitted(request), |r| r.min(nested.emitted(request)));
@@ -63,6 +65,7 @@ impl Tape {
                 index += u32::from(round.emitted);
                 tape.rounds.push(round);
             }
+            tape.tokens.push(index);
             tape.starts.push(tape.rounds.len() as u32);
         }
         tape

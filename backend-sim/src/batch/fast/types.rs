@@ -70,7 +70,8 @@ pub struct Load<'r> {
     pub requests: Option<&'r [u32]>,
 }
 
-/// One request's part of a cell, over all its visits: what a paired bootstrap resamples.
+/// One request's part of a cell: all its rounds, in the cell's proportion of visits to rounds. What a paired bootstrap
+/// resamples.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RequestSums {
     /// Tokens emitted by verify steps.
@@ -90,13 +91,13 @@ pub struct FastResult {
     pub steps: u64,
     /// Request-rounds: Σ over the steps of their requests.
     pub rounds: u64,
-    /// Tokens emitted.
-    pub tokens: u64,
+    /// Tokens of so many request-rounds.
+    pub tokens: f64,
     /// Σ step time in ms.
     pub ms: f64,
     /// Mean time of each phase per step, in ms.
     pub phases: PhaseTimes,
-    /// τ: tokens per request-round.
+    /// τ: tokens per request-round, over all rounds of all responses.
     pub tau: f64,
     /// Mean ms of a step.
     pub step_ms: f64,
@@ -112,8 +113,8 @@ pub struct FastResult {
     pub watts: f64,
     /// Energy of all GPUs per token.
     pub joules_per_token: f64,
-    /// Relative standard error of `tok_s` by the simulation alone (where slots stand, who meets whom), the requests taken
-    /// as they are.
+    /// Relative standard error of `tok_s` by the simulation alone (who meets whom, and where), the requests taken as they
+    /// are. That of τ is none for a fixed policy, and a part of it for one that chooses.
     pub mc_error: f64,
     /// Whether every step lay inside the domain of its tables.
     pub in_domain: bool,
