@@ -4,17 +4,28 @@
 //!
 //! Times are those that the thread was on a core (Linux; wall time elsewhere), so that waiting for one does not count.
 //!
-//! Measured on one core of a virtual AMD EPYC with two cores and fifteen other processes (so the caches and the other hardware
-//! thread were never its own), best-first with 64 nodes, 64 ranks a row, criterion's medians of one run:
+//! Measured on one core of a virtual AMD EPYC with two cores and other builds running (so the caches and the other hardware
+//! thread were never its own), best-first with 64 nodes, 64 ranks a row, 7 levels, 2,287 rounds; this form and the one before
+//! it by turns, five runs of each, medians of criterion's samples:
 //!
-//! | | 1 × | 2 × | 4 × the rounds |
-//! | --- | --- | --- | --- |
-//! | 7 levels: rounds | 2,287 | 4,607 | 9,218 |
-//! | rounds/s | 199,000 | 201,000 | 203,000 |
+//! | | before | now |
+//! | --- | --- | --- |
+//! | rounds/s | 191,000 | 286,000 |
+//! | the best sample | 305,000 | 398,000 |
 //!
-//! 5.0 µs a round, and linear in rounds. The aim of 250,000 was not reached on that busy machine; before this form (a row check
-//! with a sort, fresh memory in each round) it was 86,000 by wall time. Of a round, 54 % are the policy's own growth of the tree
-//! (`policies/benches/best_first.rs`: 1.3 µs on a quiet core), 11 % e^x of the scores for Φ, 15 % reading the recorded rows.
+//! 1.37 times as many (1.30 to 1.50); the aim is 250,000. Two earlier single runs of each gave 217,000 and 277,000. Linear in rounds: the
+//! form before had 199,000, 201,000 and 203,000 rounds/s at 1, 2 and 4 times the rounds, and nothing that depends on them was changed.
+//!
+//! What was tried, in order, with shares of a round:
+//!
+//! | change | predicted | measured |
+//! | --- | --- | --- |
+//! | a row check without a sort, memory that goes round | twice | from 86,000 (wall time) to 200,000 |
+//! | the tree's queue scanned for its least key, not kept in order (`policies/src/queue.rs`) | 60 % of a round is growth, most of that branches guessed wrong | growth 2.3 to 1.45 µs on random rows; 1.28 times the rounds |
+//! | a tree is not checked for what it cannot break, children found eight at a time | 5 % | within the noise of that machine |
+//! | buckets by score in place of a queue | O(1) insertions | no faster: sorting a bucket is as hard to predict. Dropped |
+//!
+//! Of a round now, 40 % are growth, 20 % reading recorded rows (first touches of their memory), 12 % e^x of the scores for Φ.
 #[path = "../tests/drawn/mod.rs"]
 mod drawn;
 

@@ -165,3 +165,27 @@ fn what_has_no_tables_is_refused() {
     broken.requests[0].positions.pop();
     assert!(matches!(Nested::build(&broken, 8, 0), Err(NestedError::Trace(_))));
 }
+
+/// A process had in parts: the same requests, and the same tables once they are put together.
+#[test]
+fn parts_are_the_whole() {
+    let process = process("kimi-k2.6-dspark", Path::new(".")).unwrap();
+    let whole = process.generate(7, 40, 5).unwrap();
+    let part = |ids| process.generate_part(ids, 40, 5).unwrap();
+    let [first, second, none] = [part(0..3), part(3..7), part(7..7)];
+    assert_eq!([&first.requests[..], &second.requests[..]].concat(), whole.requests);
+    for spine in [0, 2] {
+        let tables = |trace: &Trace| Nested::build(trace, 24, spine).unwrap();
+        let mut together = tables(&first);
+        for part in [&none, &second, &none] {
+            together.append(&tables(part)).unwrap();
+        }
+        assert_eq!(together, tables(&whole));
+        let before = together.clone();
+        let twice = together.append(&tables(&second)).unwrap_err();
+        assert!(twice.to_string().contains("request 3: its id occurs twice"), "{twice}");
+        let other = together.append(&Nested::build(&none, 23, spine).unwrap()).unwrap_err();
+        assert!(matches!(other, NestedError::Parts { .. }), "{other}");
+        assert_eq!(together, before);
+    }
+}

@@ -4,6 +4,7 @@ use super::chain::{Belief, Penalties, State};
 use super::process::{Process, ProcessError};
 use super::ranks::RankLaws;
 use super::shape::{Shape, logistic};
+use std::ops::Range;
 use treeline_core::End;
 use treeline_core::stream::{philox4x32, unit};
 use treeline_core::trace::{Position, Trace, TraceMeta, TraceRequest};
@@ -74,6 +75,15 @@ impl Process {
     /// # Errors
     /// [`ProcessError::Value`] when a parameter contradicts its meaning, or `tokens` is 0.
     pub fn generate(&self, requests: u32, tokens: u32, seed: u64) -> Result<Trace, ProcessError> {
+        self.generate_part(0..requests, tokens, seed)
+    }
+
+    /// The requests of some ids alone, as [`Process::generate`] gives them among others: a trace too large for memory is
+    /// had part by part.
+    ///
+    /// # Errors
+    /// As [`Process::generate`].
+    pub fn generate_part(&self, ids: Range<u32>, tokens: u32, seed: u64) -> Result<Trace, ProcessError> {
         self.check_values()?;
         if tokens == 0 {
             return Err(self.value("tokens", "a response has at least one token"));
@@ -107,7 +117,7 @@ impl Process {
             seed,
             source: format!("synthetic: process {}", self.name),
         };
-        Ok(Trace { meta, requests: (0..requests).map(request).collect() })
+        Ok(Trace { meta, requests: ids.map(request).collect() })
     }
 }
 

@@ -27,15 +27,11 @@ impl Nested {
             return Err(NestedError::Conditional);
         }
         crate::validate(trace)?;
-        let size = |what, asked: u64, most, advice| match asked > most {
-            true => Err(NestedError::Size { what, asked, most, advice }),
-            false => Ok(()),
-        };
-        size("levels", u64::from(meta.depth), MOST_DEPTH, "replay such a trace policy by policy")?;
-        size("nodes", u64::from(max_nodes), MOST_NODES, "ask for a smaller budget")?;
+        check_size("levels", u64::from(meta.depth), MOST_DEPTH, "replay such a trace policy by policy")?;
+        check_size("nodes", u64::from(max_nodes), MOST_NODES, "ask for a smaller budget")?;
         let positions: u64 = trace.requests.iter().map(|r| r.positions.len() as u64).sum();
         let nodes = positions.saturating_mul(u64::from(max_nodes));
-        size("nodes over all positions", nodes, u64::from(u32::MAX), "take fewer requests, or a smaller budget")?;
+        Self::check_nodes(nodes)?;
         let mut out = Self {
             max_nodes,
             spine,
@@ -65,6 +61,11 @@ impl Nested {
         Ok(out)
     }
 
+    /// Whether so many nodes have room in the tables.
+    pub(super) fn check_nodes(nodes: u64) -> Result<(), NestedError> {
+        check_size("nodes over all positions", nodes, u64::from(u32::MAX), "take fewer requests, or a smaller budget")
+    }
+
     fn push(&mut self, work: &mut Work, r: &TraceRequest, index: u32, p: &Position, context: u32) {
         // The caps of the decode loop: nodes fit into the rows behind the root, accepted tokens and the bonus into what may
         // still be emitted.
@@ -82,6 +83,10 @@ impl Nested {
         self.certain.push(certain);
         self.ends.push(self.weights.len() as u32);
     }
+}
+
+fn check_size(what: &'static str, asked: u64, most: u64, advice: &'static str) -> Result<(), NestedError> {
+    if asked > most { Err(NestedError::Size { what, asked, most, advice }) } else { Ok(()) }
 }
 
 /// Working memory of one position.

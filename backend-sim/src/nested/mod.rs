@@ -7,6 +7,7 @@
 
 mod build;
 mod look;
+mod parts;
 mod weight;
 
 pub use look::{Node, Roots};
@@ -32,6 +33,14 @@ pub enum NestedError {
         most: u64,
         /// What to change.
         advice: &'static str,
+    },
+    /// Tables that are not of one trace.
+    #[error("these are no parts of one trace's tables: nodes, spine, levels and ranks are {here:?} and {there:?}")]
+    Parts {
+        /// Nodes, spine, levels and ranks of the first part.
+        here: (u32, u32, u32, u32),
+        /// Of the other.
+        there: (u32, u32, u32, u32),
     },
     /// The trace contradicts itself.
     #[error(transparent)]

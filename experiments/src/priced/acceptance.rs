@@ -1,11 +1,13 @@
 //! Acceptance sources, from their names to traces.
 
 use super::anchor::{anchored, reachable};
+use super::spine::Spine;
 use super::{Problem, Profiles};
 use crate::config::{AcceptanceKind, AcceptanceSpec, Anchor, Location, PricedRun};
 use crate::results::PricedAcceptance;
 use crate::run::sha256;
 use crate::trace;
+use std::ops::Range;
 use std::path::Path;
 use treeline_core::trace::Trace;
 use treeline_sim::accept::{self, Process};
@@ -146,26 +148,12 @@ impl Acceptance {
                 let workload = format!("{all} recorded responses of up to {most} tokens");
                 Ok((Self::of(spec, &trace, source, workload), trace))
             }
-            AcceptanceKind::Process { process: name, anchor, variants } => {
-                let own = process(name, folder, drafter, at)?;
-                let shipped = anchor.is_none().then(|| published(name)).flatten();
-                let scaled = match anchor {
-                    Some(anchor) => anchored(&own, anchor, seed).map_err(|e| Problem::new(&format!("{at}.tau"), &e))?,
-                    None => own,
-                };
-                let response = run.response.unwrap_or(2);
-                let whole = |e: accept::ProcessError| Problem::new(&format!("{at}.process"), &e);
-                let trace = scaled.generate(run.requests, response, seed).map_err(whole)?;
-                let source = format!("process {}: {}", scaled.name, scaled.about);
-                let workload = format!("{} generated responses of {response} tokens", run.requests);
-                let acceptance = Self {
-                    overlap: overlap(&scaled, run.requests, seed),
-                    process: Some(scaled),
-                    anchor: anchor.clone().or(shipped),
-                    variants: *variants,
-                    ..Self::of(spec, &trace, source, workload)
-                };
-                Ok((acceptance, trace))
+            AcceptanceKind::Process { .. } => {
+                let source = Generated::of(spec, run, drafter, folder, seed, at)?;
+                let trace = source.part(0..run.requests)?;
+                let mut spine = Spine::default();
+                spine.add(&trace);
+                Ok((source.acceptance(spec, &spine), trace))
             }
         }
     }
@@ -183,7 +171,11 @@ impl Acceptance {
             temperature: trace.meta.temperature.to_string().parse().unwrap_or_default(),
             prompt: mean_prompt(trace),
             requests: trace.requests.len(),
-            spine: spine(trace),
+            spine: {
+                let mut spine = Spine::default();
+                spine.add(trace);
+                spine.shares()
+            },
         }
     }
 
@@ -231,24 +223,78 @@ fn mean_prompt(trace: &Trace) -> u32 {
     (sum / trace.requests.len().max(1) as u64) as u32
 }
 
+/// A process, scaled to its anchor, and how much of it is generated.
+pub(super) struct Generated {
+    process: Process,
+    anchor: Option<Anchor>,
+    variants: bool,
+    requests: u32,
+    response: u32,
+    seed: u64,
+    at: String,
+}
+
+impl Generated {
+    /// The process of a spec; `at` is its key.
+    ///
+    /// # Errors
+    /// No such process, or none that is a process; one that cannot be scaled to its anchor.
+    pub fn of(
+        spec: &AcceptanceSpec,
+        run: &PricedRun,
+        drafter: &Drafter,
+        folder: &Path,
+        seed: u64,
+        at: &str,
+    ) -> Result<Self, Problem> {
+        let AcceptanceKind::Process { process: name, anchor, variants } = &spec.source else {
+            return Err(Problem { key: at.to_owned(), message: "it names no process".to_owned(), hint: None });
+        };
+        let own = process(name, folder, drafter, at)?;
+        let shipped = anchor.is_none().then(|| published(name)).flatten();
+        let process = match anchor {
+            Some(anchor) => anchored(&own, anchor, seed).map_err(|e| Problem::new(&format!("{at}.tau"), &e))?,
+            None => own,
+        };
+        Ok(Self {
+            process,
+            anchor: anchor.clone().or(shipped),
+            variants: *variants,
+            requests: run.requests,
+            response: run.response.unwrap_or(2),
+            seed,
+            at: at.to_owned(),
+        })
+    }
+
+    /// The requests of some ids.
+    ///
+    /// # Errors
+    /// A process that contradicts itself.
+    pub fn part(&self, ids: Range<u32>) -> Result<Trace, Problem> {
+        let part = self.process.generate_part(ids, self.response, self.seed);
+        part.map_err(|e| Problem::new(&format!("{}.process", self.at), &e))
+    }
+
+    /// Once all of it was generated.
+    pub fn acceptance(self, spec: &AcceptanceSpec, spine: &Spine) -> Acceptance {
+        Acceptance {
+            name: spec.name.clone(),
+            anchor: self.anchor,
+            variants: self.variants,
+            source: format!("process {}: {}", self.process.name, self.process.about),
+            workload: format!("{} generated responses of {} tokens", self.requests, self.response),
+            overlap: overlap(&self.process, self.requests, self.seed),
+            temperature: 0.0,
+            prompt: 1,
+            requests: self.requests as usize,
+            spine: spine.shares(),
+            process: Some(self.process),
+        }
+    }
+}
+
 /// What scales the effective rows of every request's trees.
 pub(super) fn overlap(process: &Process, requests: u32, seed: u64) -> Vec<f32> {
     (0..requests).map(|r| process.novelty(seed, u64::from(r)) as f32).collect()
-}
-
-/// How often the best candidate was right at each depth when those above it were, over all positions.
-fn spine(trace: &Trace) -> Vec<f64> {
-    let depth = trace.meta.depth as usize;
-    let (mut reached, mut right) = (vec![0u64; depth], vec![0u64; depth]);
-    for position in trace.requests.iter().flat_map(|r| &r.positions) {
-        for (d, truth) in position.truth.iter().enumerate().take(depth) {
-            reached[d] += 1;
-            if *truth != Some(0) {
-                break;
-            }
-            right[d] += 1;
-        }
-    }
-    let share = |(r, n): (u64, u64)| r as f64 / n as f64;
-    right.into_iter().zip(reached).take_while(|(_, n)| *n > 0).map(share).collect()
 }

@@ -13,6 +13,8 @@ mod mean;
 mod prepared;
 mod profiles;
 mod ready;
+mod spine;
+mod tables;
 mod variants;
 
 pub use acceptance::{Acceptance, Outline};

@@ -1,6 +1,7 @@
 //! A priced experiment, looked up: what is the same for all its cells.
 
 use super::ready::Ready;
+use super::tables::tables;
 use super::{Acceptance, Candidate, CostVariant, Outline, Profiles, candidates, cost_variants, shape_variants};
 use crate::config::{Experiment, PricedRun};
 use crate::decide::Resamples;
@@ -8,7 +9,6 @@ use crate::results::RefusedCell;
 use treeline_sim::batch::fast::{Load, Tables};
 use treeline_sim::cost::CostModel;
 use treeline_sim::memory::Room;
-use treeline_sim::nested::Nested;
 
 /// Profiles, cost model and candidates of a priced experiment, and what is known of its sources.
 pub struct Prepared<'e> {
@@ -54,14 +54,7 @@ impl<'e> Prepared<'e> {
         let e = self.experiment;
         let spec = &self.run.acceptance[source];
         let (drafter, at) = (&self.profiles.drafter, format!("acceptance.{source}"));
-        let (acceptance, trace) = Acceptance::load(spec, self.run, drafter, &e.folder, e.seed, &at)?;
-        let nested: Vec<Nested> = self
-            .spines()
-            .into_iter()
-            .map(|(nodes, spine)| Nested::build(&trace, nodes, spine))
-            .collect::<Result<_, _>>()?;
-        // The rows of thousands of positions: what is asked of them is in the tables.
-        drop(trace);
+        let (acceptance, nested) = tables(spec, self.run, drafter, &e.folder, e.seed, &at, &self.spines())?;
         let tables: Vec<Tables<'_>> =
             nested.iter().map(|n| Tables::new(n).with_overlap(acceptance.overlap.clone())).collect();
         let experts = self.profiles.experts.as_ref().map(|e| &e.0);
