@@ -32,7 +32,7 @@ pub(super) fn tables(
     let build = |trace: &Trace| -> Result<Vec<Nested>, NestedError> {
         spines.iter().map(|&(nodes, spine)| Nested::build(trace, nodes, spine)).collect()
     };
-    if let AcceptanceKind::Trace(_) = &spec.source {
+    if let AcceptanceKind::Trace { .. } = &spec.source {
         let (acceptance, trace) = Acceptance::load(spec, run, drafter, folder, seed, at)?;
         return Ok((acceptance, build(&trace)?));
     }
