@@ -248,6 +248,13 @@ fn the_committed_experiments_are_valid() {
     names.sort();
     assert_eq!(
         names,
-        ["batch-wide.toml", "budget-ceiling.toml", "kimi-rank.toml", "mini-pair.toml", "quickstart.toml"]
+        [
+            "batch-wide.toml",
+            "budget-ceiling.toml",
+            "kimi-rank-priced.toml",
+            "kimi-rank.toml",
+            "mini-pair.toml",
+            "quickstart.toml"
+        ]
     );
 }
