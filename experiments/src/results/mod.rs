@@ -2,9 +2,11 @@
 //!
 //! A missing value is `null`, never 0. Every figure says where it came from.
 
+mod answer;
 mod priced;
 mod split;
 
+pub use answer::*;
 pub use priced::*;
 pub use split::*;
 

@@ -1,6 +1,6 @@
 //! Policies calibrated on one half of the requests and scored on the other.
 
-use super::priced::Choice;
+use super::Choice;
 use serde::{Deserialize, Serialize};
 
 /// One acceptance, context and concurrency: every policy that chooses its size, against the best fixed budget.
