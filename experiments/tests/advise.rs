@@ -58,7 +58,7 @@ fn the_advice_is_a_table_and_a_file_that_agree() {
     args.extend(["--present", "chain:7", "--out", file.to_str().unwrap()]);
     let (out, _) = treeline(&args, 0);
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!(json["schema_version"], 1);
+    assert_eq!((&json["schema_version"], &json["failed"]), (&2.into(), &serde_json::json!([])));
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|r| r["concurrency"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 32]);
     for row in rows {
@@ -190,4 +190,34 @@ fn split_refuses_what_it_cannot_calibrate() {
     let dir = folder.path().join("run");
     let (_, err) = treeline(&["run", file.to_str().unwrap(), "--out", dir.to_str().unwrap(), "--quiet"], 2);
     assert!(err.contains("`split` needs cells on nested tables"), "{err}");
+}
+
+/// Advice from an experiment of conditional drafts: refused before anything is simulated, with what to do instead.
+#[test]
+fn conditional_drafters_are_refused_clearly() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("eagle.parquet");
+    let process = treeline_sim::accept::process("kimi-k2.5-dflash-mbpp", Path::new(".")).unwrap();
+    let mut recorded = process.generate(6, 2, 1).unwrap();
+    recorded.meta.conditional = true;
+    // Responses of one token: they have no round, whoever drafts.
+    for r in &mut recorded.requests {
+        (r.emitted, r.max_new) = (1, 1);
+        r.positions.clear();
+    }
+    treeline::trace::write(&trace, &recorded).unwrap();
+    let source = format!("[[acceptance]]\nname = \"eagle\"\ntrace = {trace:?}\n\n");
+    let (from, to) = (SPLIT.find("[[acceptance]]").unwrap(), SPLIT.find("[[policy]]").unwrap());
+    let text = format!("{}{source}{}", &SPLIT[..from], &SPLIT[to..]);
+    let text = text.replace("response = 512\nrequests = 512\n", "").replace("kimi-k2.6-dflash", "kimi-k2.5-eagle3");
+    let file = folder.path().join("split.toml");
+    std::fs::write(&file, text).unwrap();
+    let dir = folder.path().join("run");
+    let (_, err) = treeline(&["run", file.to_str().unwrap(), "--out", dir.to_str().unwrap(), "--quiet"], 2);
+    assert!(err.contains("`split` needs cells on nested tables"), "{err}");
+    assert!(err.contains("acceptance `eagle` is of a conditional drafter"), "{err}");
+    assert!(!dir.exists(), "nothing was begun");
+    let (out, err) = treeline(&["advise", file.to_str().unwrap(), "--quiet"], 2);
+    assert!(out.is_empty() && err.contains("acceptance `eagle` is of a conditional drafter"), "{err}");
+    assert!(err.contains("`treeline run`"), "{err}");
 }

@@ -6,6 +6,7 @@
 
 mod engines;
 mod flags;
+mod notes;
 mod sensitivity;
 mod text;
 mod types;
@@ -18,8 +19,8 @@ pub use text::{COLUMNS, text};
 pub use types::{ADVICE_VERSION, Advice, AdviceRow, Alternative, ChoiceSettings, ScheduleSetting, Sensitivity};
 
 use crate::decide::{self, Setting};
-use crate::priced::{CostVariant, Prepared, Ready, Simulated};
-use crate::results::{Answer, Choice, RefusedCell};
+use crate::priced::{CostVariant, PLAIN, Prepared, Ready, Simulated};
+use crate::results::{Answer, Choice, FailedCell, RefusedCell};
 use anyhow::Context as _;
 use rayon::prelude::*;
 use treeline_sim::profile::{DrafterKind, Engine};
@@ -54,21 +55,47 @@ pub fn advise(
             known.join(", ")
         );
     }
+    if let Some(why) = prepared.untabled() {
+        let hint = "run the experiment instead: `treeline run` replays such sources round by round, and its answers name the best";
+        return Err(Refusal(format!("advice compares candidates on nested tables: {why}; {hint}")).into());
+    }
     let replayed: Vec<String> =
         prepared.candidates.iter().filter(|c| c.fast.is_none()).map(|c| text::name(&c.choice())).collect();
     let extra = variants::deployment_variants(prepared);
-    let (mut decided, mut refused) = (Vec::new(), Vec::new());
+    let (mut decided, mut refused, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (i, source) in prepared.sources.iter().enumerate() {
         progress(&format!("{}: simulating {} candidates", source.name, prepared.candidates.len()));
-        let (some, none) = prepared.with_source(i, |ready| settings_of(prepared, ready, i, &extra))??;
-        decided.extend(some);
-        refused.extend(none);
+        let of = prepared.with_source(i, |ready| settings_of(prepared, ready, i, &extra))??;
+        for setting in of.settings {
+            failed.extend(setting.failed);
+            decided.extend(setting.decided);
+        }
+        refused.extend(of.refused);
     }
     if decided.is_empty() {
-        let why = refused.first().map_or_else(|| "nothing to compare".to_owned(), |r| r.reason.clone());
-        anyhow::bail!("no advice: {why}");
+        let lost: Option<&str> = failed.first().map(|f: &FailedCell| f.reason.as_str());
+        let why = lost.or_else(|| refused.first().map(|r: &RefusedCell| r.reason.as_str()));
+        anyhow::bail!("no advice: {}", why.unwrap_or("nothing to compare"));
     }
-    Ok(assemble(prepared, present, &decided, refused, &replayed))
+    Ok(Advice { failed, ..assemble(prepared, present, &decided, refused, &replayed) })
+}
+
+/// Advice that cannot be given for what the experiment names.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(String);
+
+/// What a source came to.
+struct Settings {
+    settings: Vec<One>,
+    refused: Vec<RefusedCell>,
+}
+
+/// What one context and concurrency came to.
+struct One {
+    /// `None` where every candidate failed.
+    decided: Option<Decided>,
+    failed: Vec<FailedCell>,
 }
 
 /// Every context and concurrency of one source.
@@ -77,7 +104,7 @@ fn settings_of(
     ready: &Ready<'_>,
     source: usize,
     extra: &[CostVariant],
-) -> anyhow::Result<(Vec<Decided>, Vec<RefusedCell>)> {
+) -> anyhow::Result<Settings> {
     let outline = &prepared.sources[source];
     let room = prepared.profiles.room()?;
     let contexts: Vec<Option<u32>> = if prepared.run.context.is_empty() {
@@ -102,16 +129,29 @@ fn settings_of(
         }
     }
     let scaled = variants::Scaled::new(ready);
-    let decide = |(context, concurrency, runs): &(Option<u32>, u32, Vec<usize>)| -> anyhow::Result<Decided> {
-        let ran: Vec<Simulated> = runs
-            .par_iter()
-            .map(|&i| ready.simulate(i, *context, *concurrency))
-            .collect::<anyhow::Result<_>>()
-            .with_context(|| format!("acceptance `{}`, concurrency {concurrency}", outline.name))?;
+    let decide = |(context, concurrency, runs): &(Option<u32>, u32, Vec<usize>)| -> anyhow::Result<One> {
+        let tried = runs.par_iter().map(|&i| (i, ready.simulate(i, *context, *concurrency)));
+        let (mut ran, mut failed): (Vec<Simulated>, Vec<FailedCell>) = (Vec::new(), Vec::new());
+        for (i, result) in tried.collect::<Vec<_>>() {
+            match result {
+                Ok(run) => ran.push(run),
+                Err(e) => failed.push(FailedCell {
+                    acceptance: outline.name.clone(),
+                    context: context.unwrap_or(outline.prompt),
+                    concurrency: *concurrency,
+                    choice: Some(prepared.candidates[i].choice()),
+                    reason: format!("{e:#}"),
+                }),
+            }
+        }
+        if ran.iter().all(|r| prepared.candidates[r.candidate].kind != PLAIN) {
+            let lost = failed.iter().any(|f| f.choice.as_ref().is_some_and(|c| c.policy == PLAIN));
+            anyhow::ensure!(lost, "plain decoding is needed as the baseline: leave `baseline = false` out");
+            return Ok(One { decided: None, failed });
+        }
         let mut setting = ready.setting(*context, *concurrency, &ran);
         // The interval has the stated errors alone: another cache type is a choice, not an error.
-        let answer = decide::answer(&setting, &ready.resamples)
-            .context("plain decoding is needed as the baseline: leave `baseline = false` out")?;
+        let answer = decide::answer(&setting, &ready.resamples).context("plain decoding has no throughput")?;
         setting.variants.extend(ready.variants(*context, *concurrency, &ran, extra, false));
         if let Some(scaled) = &scaled {
             setting.variants.extend(scaled.rates(ready, *context, *concurrency, &ran));
@@ -124,9 +164,9 @@ fn settings_of(
         }
         let best = ran.iter().find(|r| prepared.candidates[r.candidate].choice() == answer.best);
         let (cut, in_domain) = best.map_or((0.0, true), |r| (r.result.cut_share, r.result.in_domain));
-        Ok(Decided { setting, among_fixed, answer, cut, in_domain })
+        Ok(One { decided: Some(Decided { setting, among_fixed, answer, cut, in_domain }), failed })
     };
-    Ok((jobs.par_iter().map(decide).collect::<anyhow::Result<_>>()?, refused))
+    Ok(Settings { settings: jobs.par_iter().map(decide).collect::<anyhow::Result<_>>()?, refused })
 }
 
 fn assemble(
@@ -185,9 +225,10 @@ fn assemble(
         schedules: schedules(decided, drafter),
         measure_next: sensitivities(&moved),
         settings: choices.into_iter().map(told).collect(),
-        notes: notes(prepared, decided, replayed),
+        notes: notes::notes(prepared, decided, replayed),
         rows,
         refused,
+        failed: Vec::new(),
     }
 }
 
@@ -223,6 +264,7 @@ fn row(
         speedup: a.speedup,
         lo: a.lo,
         hi: a.hi,
+        left_out: a.left_out.clone(),
         p_best: a.p_best,
         over_present: present.and_then(gain).map(|g| a.speedup / g),
         at_stake: worst.map_or(0.0, |w| w.loss),
@@ -254,45 +296,4 @@ fn schedules(decided: &[Decided], drafter: DrafterKind) -> Vec<ScheduleSetting> 
         Some(ScheduleSetting { acceptance: acceptance.to_owned(), context, flags })
     };
     groups.into_iter().filter_map(flag).collect()
-}
-
-fn notes(prepared: &Prepared<'_>, decided: &[Decided], replayed: &[String]) -> Vec<String> {
-    let mut out = Vec::new();
-    let synthetic: Vec<&str> = prepared
-        .run
-        .acceptance
-        .iter()
-        .filter(|a| matches!(a.source, crate::config::AcceptanceKind::Process { .. }))
-        .map(|a| a.name.as_str())
-        .collect();
-    if !synthetic.is_empty() {
-        out.push(format!(
-            "acceptance of {} is a process, not a recording: a rank trace of your own pair and traffic replaces it \
-             (treeline trace record, or the writer in docs/trace-format.md)",
-            synthetic.join(", ")
-        ));
-    }
-    if let Some(cut) = decided.iter().map(|d| d.cut).filter(|c| *c > 0.005).max_by(f64::total_cmp) {
-        out.push(format!(
-            "up to {:.0} % of the best trees would have needed ranks that the trace does not list: their gain is a lower \
-             bound",
-            cut * 100.0
-        ));
-    }
-    let outside = decided.iter().filter(|d| !d.in_domain).count();
-    if outside > 0 {
-        out.push(format!(
-            "{outside} of {} settings were priced outside of what was measured (allow_extrapolation)",
-            decided.len()
-        ));
-    }
-    if prepared.run.deployment.tier == crate::config::TierName::Bound {
-        out.push(
-            "tier bound is a lower limit of step times and no prediction: it favours trees that are too small".into(),
-        );
-    }
-    if !replayed.is_empty() {
-        out.push(format!("not compared, since only a replay runs them: {}", replayed.join(", ")));
-    }
-    out
 }

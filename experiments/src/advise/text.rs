@@ -28,6 +28,7 @@ pub fn text(advice: &Advice) -> String {
         }
         line(&mut out, advice, row);
     }
+    failed(&mut out, advice);
     refused(&mut out, advice);
     next(&mut out, advice);
     flags(&mut out, advice);
@@ -38,7 +39,7 @@ pub fn text(advice: &Advice) -> String {
 }
 
 /// Widths of the columns; the second is aligned to the left, the last takes what is left.
-const WIDTHS: [usize; 8] = [7, 14, 13, 6, 10, 12, 7, 8];
+const WIDTHS: [usize; 8] = [7, 14, 13, 6, 11, 12, 7, 8];
 /// The column of what runs today, left out where that was not given.
 const PRESENT: usize = 5;
 
@@ -50,7 +51,7 @@ fn columns(cells: &[String; 9], present: bool) -> String {
         let _ = if matches!(i, 1 | 2) { write!(line, "{cell:<width$}") } else { write!(line, "{cell:>width$}") };
         line.push(' ');
     }
-    clip(&format!("{line} {}", cells[8]), COLUMNS)
+    clip(&format!("{line}{}", cells[8]), COLUMNS)
 }
 
 fn head(out: &mut String, advice: &Advice, row: &AdviceRow) {
@@ -75,13 +76,37 @@ fn line(out: &mut String, advice: &Advice, row: &AdviceRow) {
         name(&row.best),
         other(&row.fixed, "the same", false),
         format!("{:.2}", row.tau),
-        format!("{} ±{:.0}", signed(row.speedup - 1.0), (row.hi - row.speedup) * 100.0),
+        gain(row),
         row.over_present.map_or("–".to_owned(), |over| signed(over - 1.0)),
-        format!("{:.2}", row.p_best),
+        row.p_best.map_or("–".to_owned(), |p| format!("{p:.2}")),
         share(row.at_stake),
         other(&row.today, "runs it", true),
     ];
     let _ = writeln!(out, "{}", columns(&cells, advice.present.is_some()));
+}
+
+/// `+18 % ±4`; `±≥4` where the interval leaves something out, nothing behind the gain where there is none.
+fn gain(row: &AdviceRow) -> String {
+    let gain = signed(row.speedup - 1.0);
+    match row.hi {
+        Some(hi) => {
+            format!("{gain} {}{:.0}", if row.left_out.is_empty() { "±" } else { "±≥" }, (hi - row.speedup) * 100.0)
+        }
+        None => gain,
+    }
+}
+
+/// Candidates that no row knows of.
+fn failed(out: &mut String, advice: &Advice) {
+    if advice.failed.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nfailed, and compared in no row");
+    for f in &advice.failed {
+        let what = f.choice.as_ref().map_or_else(|| "every candidate".to_owned(), name);
+        let at = format!("{}, context {}, {} at once", f.acceptance, f.context, f.concurrency);
+        let _ = writeln!(out, "{}", wrapped(&format!("  {what} ({at}): {}", f.reason), 4));
+    }
 }
 
 fn refused(out: &mut String, advice: &Advice) {

@@ -1,11 +1,11 @@
 //! The advice as data: `docs/advise.md` describes the file.
 
 use super::engines::EngineSetting;
-use crate::results::{Choice, RefusedCell};
+use crate::results::{Choice, FailedCell, RefusedCell};
 use serde::{Deserialize, Serialize};
 
 /// `schema_version` of an advice file.
-pub const ADVICE_VERSION: u32 = 1;
+pub const ADVICE_VERSION: u32 = 2;
 
 /// Which policy and budget to run, setting by setting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Advice {
     pub rows: Vec<AdviceRow>,
     /// Settings that the memory does not hold, and candidates of the others that it does not.
     pub refused: Vec<RefusedCell>,
+    /// Candidates that failed, with the reason: no row knows of them.
+    pub failed: Vec<FailedCell>,
     /// Inputs by how much of the decisions hangs on them: the first is worth measuring next.
     pub measure_next: Vec<Sensitivity>,
     /// How the engines are told, a line per choice that `rows` name.
@@ -53,12 +55,14 @@ pub struct AdviceRow {
     pub tau: f64,
     /// Throughput over plain decoding.
     pub speedup: f64,
-    /// Interval of the speed-up: sampling, model and transfer together.
-    pub lo: f64,
+    /// Interval of the speed-up: sampling, model and transfer together, as far as they were computed; `null` = none was.
+    pub lo: Option<f64>,
     /// Its upper end.
-    pub hi: f64,
-    /// Share of the bootstrap in which `best` is best.
-    pub p_best: f64,
+    pub hi: Option<f64>,
+    /// What the interval leaves out, with the reason; where there is something, it is a lower bound of the uncertainty.
+    pub left_out: Vec<String>,
+    /// Share of the bootstrap in which `best` is best; `null` with too few requests for one.
+    pub p_best: Option<f64>,
     /// Throughput over what runs today; `null` where that was not given or does not fit.
     pub over_present: Option<f64>,
     /// The best policy whose trees have the same size in every step: `best`, where it is one.

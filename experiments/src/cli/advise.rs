@@ -9,6 +9,7 @@ use crate::results::Choice;
 use anyhow::Context as _;
 use clap::Args;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use treeline_policies::Registry;
 
 /// What advice is asked for: an experiment with a deployment, or the same in flags.
@@ -84,7 +85,7 @@ pub(super) struct AdviseArgs {
 }
 
 /// Prints the advice.
-pub(super) fn run(args: &AdviseArgs, registry: &Registry, out: &Out) -> anyhow::Result<()> {
+pub(super) fn run(args: &AdviseArgs, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode> {
     let present = args.present.as_deref().map(choice).transpose()?;
     let mut experiment = match &args.file {
         Some(file) => super::load(file, registry, &Overrides::default())?,
@@ -107,12 +108,17 @@ pub(super) fn run(args: &AdviseArgs, registry: &Registry, out: &Out) -> anyhow::
             out.note(text);
         }
     };
-    let advice = advise::advise(&prepared, present.as_ref(), &progress)?;
+    let advice =
+        advise::advise(&prepared, present.as_ref(), &progress).map_err(|e| match e.downcast::<advise::Refusal>() {
+            Ok(refusal) => Usage(format!("{name}: {refusal}")).into(),
+            Err(e) => e,
+        })?;
     if let Some(file) = &args.out {
         let text = serde_json::to_string_pretty(&advice)?;
         std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if args.json { out.json(&advice) } else { out.data(&advise::text(&advice)) }
+    if args.json { out.json(&advice) } else { out.data(&advise::text(&advice)) }?;
+    Ok(if advice.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// `chain:7` or `plain`.

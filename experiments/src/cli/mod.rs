@@ -12,7 +12,9 @@
 mod advise;
 mod calibrate;
 mod doctor;
+mod folder;
 mod import;
+mod interrupt;
 mod optables;
 mod out;
 mod policies;
@@ -216,7 +218,7 @@ fn dispatch(cli: Cli, registry: &Registry, out: &Out) -> anyhow::Result<ExitCode
         Verb::Optables(verb) => optables::run(&verb, out)?,
         Verb::Calibrate { file, out: None, quiet } => calibrate::run(&file, quiet, registry, out)?,
         Verb::Calibrate { file, out: Some(to), quiet } => calibrate::write(&file, &to, quiet, registry, out)?,
-        Verb::Advise(args) => advise::run(&args, registry, out)?,
+        Verb::Advise(args) => return advise::run(&args, registry, out),
     }
     Ok(ExitCode::SUCCESS)
 }

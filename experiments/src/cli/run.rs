@@ -22,8 +22,14 @@ pub(super) fn run(args: &RunArgs, registry: &Registry, out: &Out) -> anyhow::Res
     };
     let experiment = super::load(&args.file, registry, &overrides)?;
     let (folder, resume) = folder(args, &experiment)?;
-    let options =
-        run::Options { out: folder, resume, quiet: args.quiet, replay_observations: args.replay_observations.clone() };
+    let options = run::Options {
+        out: folder,
+        resume,
+        quiet: args.quiet,
+        replay_observations: args.replay_observations.clone(),
+        ..run::Options::default()
+    };
+    super::interrupt::hint(&args.file, &options.folder);
     let outcome = run::run(&experiment, registry, &options)?;
     write_report(&experiment, &outcome)?;
     out.note(&format!("run folder: {}", outcome.dir.display()));

@@ -30,6 +30,12 @@ impl Candidate {
     }
 }
 
+/// Requests below which a bootstrap over them is known to be too narrow: its interval is then a lower bound.
+pub const FEW: usize = 20;
+
+/// Requests below which there is no interval over them at all.
+pub const LEAST: usize = 5;
+
 /// Whose error a variant stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -39,6 +45,18 @@ pub enum Part {
     Model,
     /// The transfer of the cost model.
     Transfer,
+}
+
+impl Part {
+    /// Its name in `priced.json` and in words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sampling => "sampling",
+            Self::Model => "model",
+            Self::Transfer => "transfer",
+        }
+    }
 }
 
 /// The setting with one input moved by its stated error.
@@ -73,6 +91,19 @@ pub struct Setting {
     pub reference: Option<usize>,
     /// Inputs moved by their errors.
     pub variants: Vec<Variant>,
+    /// What was not moved though it is uncertain.
+    pub gaps: Vec<Gap>,
+}
+
+/// Uncertainty that nobody computed: it must not look like certainty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Whose error it is.
+    pub part: Part,
+    /// Whether nothing of the part was computed; else some of it was.
+    pub whole: bool,
+    /// Why, in words that follow the part's name and a colon.
+    pub why: String,
 }
 
 /// What a variant does to a choice.
@@ -117,23 +148,53 @@ pub fn effects(setting: &Setting, chosen: usize) -> Vec<Effect<'_>> {
     all.filter_map(|v| effect(v).map(|(best, loss, speedup)| Effect { variant: v, best, loss, speedup })).collect()
 }
 
-/// Half the range of `base` and its moved values, relative to `base`, inputs added as independent.
-fn spread(effects: &[Effect<'_>], part: Part, base: f64) -> f64 {
+/// Half the range of `base` and its moved values, relative to `base`, inputs added as independent; and the inputs under which
+/// there is no speed-up to compare.
+fn spread<'e>(effects: &'e [Effect<'_>], part: Part, base: f64) -> (f64, Vec<&'e str>) {
     let mut keys: Vec<&str> = Vec::new();
-    let mut sum = 0.0;
+    let (mut sum, mut blind) = (0.0, Vec::new());
     for e in effects.iter().filter(|e| e.variant.part == part) {
         if keys.contains(&e.variant.key.as_str()) {
             continue;
         }
         keys.push(&e.variant.key);
-        let same = effects.iter().filter(|o| o.variant.key == e.variant.key && o.variant.part == part);
-        let (lo, hi) = same
-            .filter_map(|o| o.speedup)
-            .filter(|s| s.is_finite())
-            .fold((base, base), |(lo, hi), s| (lo.min(s), hi.max(s)));
+        let same = || effects.iter().filter(|o| o.variant.key == e.variant.key && o.variant.part == part);
+        let known = || same().filter_map(|o| o.speedup).filter(|s| s.is_finite());
+        if known().count() < same().count() {
+            blind.push(e.variant.input.as_str());
+        }
+        let (lo, hi) = known().fold((base, base), |(lo, hi), s| (lo.min(s), hi.max(s)));
         sum += ((hi - lo) / 2.0 / base).powi(2);
     }
-    sum.sqrt()
+    (sum.sqrt(), blind)
+}
+
+/// One part of an interval from the effects of its inputs; what it leaves out goes to `left_out`.
+fn part(setting: &Setting, effects: &[Effect<'_>], part: Part, base: f64, left_out: &mut Vec<String>) -> Option<f64> {
+    let gaps = || setting.gaps.iter().filter(|g| g.part == part);
+    left_out.extend(gaps().map(|g| format!("{}: {}", part.name(), g.why)));
+    if gaps().any(|g| g.whole) {
+        return None;
+    }
+    let (half, blind) = spread(effects, part, base);
+    if !blind.is_empty() {
+        left_out.push(format!("{}: no price with {} moved", part.name(), blind.join(", ")));
+    }
+    Some(half)
+}
+
+/// The sampling part from paired draws of the speed-up.
+fn sampling(requests: usize, paired: &[f64], speedup: f64, left_out: &mut Vec<String>) -> Option<f64> {
+    let half = central(paired).map(|(lo, hi)| (hi - lo) / 2.0 / speedup).filter(|h| h.is_finite());
+    let of = if requests == 1 { "1 request is".to_owned() } else { format!("{requests} requests are") };
+    if requests < LEAST || half.is_none() {
+        left_out.push(format!("sampling: {of} too few for an interval, which takes {LEAST} or more"));
+        return None;
+    }
+    if requests < FEW {
+        left_out.push(format!("sampling: {of} few, and a bootstrap over fewer than {FEW} is too narrow"));
+    }
+    half
 }
 
 /// The answer of a setting over `resamples` of its requests. `None` where no candidate has a rate, or nothing was decoded
@@ -145,20 +206,23 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
     let best = argmax(&rates)?;
     let base = *rates.get(plain).filter(|r| r.is_finite() && **r > 0.0)?;
     let speedup = rates[best] / base;
+    let requests = setting.candidates.iter().map(|c| c.requests.len()).min().unwrap_or(0);
 
     let draws: Vec<Vec<f64>> = setting.candidates.iter().map(|c| resamples.ratios(&c.requests)).collect();
     let count = draws.first().map_or(0, Vec::len);
     let wins = (0..count).filter(|&i| argmax(&draws.iter().map(|d| d[i]).collect::<Vec<_>>()) == Some(best)).count();
     let paired: Vec<f64> = draws[best].iter().zip(&draws[plain]).map(|(a, b)| a / b).collect();
-    let sampling = central(&paired).map_or(0.0, |(lo, hi)| (hi - lo) / 2.0 / speedup);
 
     let moved = effects(setting, best);
+    let mut left_out = Vec::new();
     let parts = ErrorParts {
-        sampling: sampling.hypot(spread(&moved, Part::Sampling, speedup)),
-        model: spread(&moved, Part::Model, speedup),
-        transfer: spread(&moved, Part::Transfer, speedup),
+        sampling: sampling(requests, &paired, speedup, &mut left_out)
+            .and_then(|half| Some(half.hypot(part(setting, &moved, Part::Sampling, speedup, &mut left_out)?))),
+        model: part(setting, &moved, Part::Model, speedup, &mut left_out),
+        transfer: part(setting, &moved, Part::Transfer, speedup, &mut left_out),
     };
-    let width = (parts.sampling.powi(2) + parts.model.powi(2) + parts.transfer.powi(2)).sqrt();
+    let known: Vec<f64> = [parts.sampling, parts.model, parts.transfer].into_iter().flatten().collect();
+    let width = (!known.is_empty()).then(|| known.iter().map(|p| p.powi(2)).sum::<f64>().sqrt());
     let gain = |i: usize| CandidateGain { choice: setting.candidates[i].choice.clone(), speedup: rates[i] / base };
     let without = |skip: &dyn Fn(usize) -> bool| {
         argmax(&rates.iter().enumerate().map(|(i, r)| if skip(i) { f64::NAN } else { *r }).collect::<Vec<_>>())
@@ -185,129 +249,18 @@ pub fn answer(setting: &Setting, resamples: &Resamples) -> Option<Answer> {
         tau: setting.candidates[best].tau,
         rows: setting.candidates[best].rows,
         speedup,
-        lo: speedup * (1.0 - width),
-        hi: speedup * (1.0 + width),
+        requests: requests as u32,
+        lo: width.map(|w| speedup * (1.0 - w)),
+        hi: width.map(|w| speedup * (1.0 + w)),
         parts,
+        left_out,
         over_reference: over(setting.reference),
         reference: setting.reference.map(|i| setting.candidates[i].choice.clone()),
         best_fixed: best_fixed.map(gain),
-        p_best: if count == 0 { 1.0 } else { wins as f64 / count as f64 },
+        p_best: (count > 0 && requests >= LEAST).then(|| wins as f64 / count as f64),
         runner_up: runner_up.map(|i| setting.candidates[i].choice.clone()),
         over_runner_up: over(runner_up),
         flips: moved.iter().filter(|e| e.best != focus && e.loss >= TIE).map(flip).collect(),
         candidates: (0..rates.len()).filter(|&i| rates[i].is_finite()).map(gain).collect(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidate(policy: &str, budget: u32, tau: f64, ms: f64) -> Candidate {
-        let choice = Choice { policy: policy.to_owned(), budget };
-        // Requests differ by a factor that all candidates share.
-        let requests =
-            (0..20).map(|i| 1.0 + f64::from(i * 7 % 5) / 10.0).map(|f| (tau * f * 10.0, ms * 10.0)).collect();
-        Candidate { choice, fixed: true, tau, rows: f64::from(budget + 1), requests }
-    }
-
-    fn setting() -> Setting {
-        let variant = |key: &str, part, rates: &[f64]| Variant {
-            key: key.to_owned(),
-            input: key.to_owned(),
-            change: "+10 %".to_owned(),
-            part,
-            rates: rates.to_vec(),
-        };
-        Setting {
-            acceptance: "a".to_owned(),
-            context: 1024,
-            concurrency: 8,
-            candidates: vec![
-                candidate("plain", 0, 1.0, 10.0),
-                candidate("best-first", 8, 3.0, 15.0),
-                candidate("best-first", 16, 3.6, 20.0),
-            ],
-            plain: Some(0),
-            reference: Some(2),
-            variants: vec![
-                variant("moe", Part::Transfer, &[0.1, 0.19, 0.18]),
-                variant("moe", Part::Transfer, &[0.1, 0.21, 0.18]),
-                variant("siblings", Part::Model, &[0.1, 0.20, 0.25]),
-                variant("noise", Part::Model, &[0.1, 0.20, 0.2001]),
-            ],
-        }
-    }
-
-    #[test]
-    fn the_answer_names_what_is_best_and_what_would_change_it() {
-        let a = answer(&setting(), &Resamples::new(20, 500, 1)).unwrap();
-        assert_eq!((a.best.policy.as_str(), a.best.budget), ("best-first", 8));
-        assert!((a.speedup - 2.0).abs() < 1e-12 && (a.over_reference.unwrap() - 0.2 / 0.18).abs() < 1e-12);
-        assert_eq!((a.runner_up.unwrap().budget, a.p_best, a.best_fixed), (16, 1.0, None));
-        // Paired by request, the requests' own spread cancels.
-        assert!(a.parts.sampling < 1e-9, "{:?}", a.parts);
-        assert!((a.parts.transfer - 0.05).abs() < 1e-12 && a.parts.model < 1e-12, "{:?}", a.parts);
-        assert!((a.lo - 1.9).abs() < 1e-9 && (a.hi - 2.1).abs() < 1e-9);
-        // A change within a tie is no flip.
-        let flips: Vec<_> = a.flips.iter().map(|f| (f.key.as_str(), f.best_after.budget)).collect();
-        assert_eq!(flips, [("siblings", 16)]);
-        assert!((a.flips[0].loss - 0.2).abs() < 1e-12);
-        assert_eq!(a.candidates.len(), 3);
-    }
-
-    /// What a source counted with errors widens the sampling part, beside the resampled requests.
-    #[test]
-    fn errors_of_counted_rates_are_sampling() {
-        let mut s = setting();
-        for rate in [0.18, 0.22] {
-            s.variants.push(Variant {
-                key: "conditional.1".to_owned(),
-                input: "rate at position 1".to_owned(),
-                change: "1.96 standard errors".to_owned(),
-                part: Part::Sampling,
-                rates: vec![0.1, rate, 0.15],
-            });
-        }
-        let (with, without) = (&answer(&s, &Resamples::new(20, 500, 1)).unwrap(), &setting());
-        let without = answer(without, &Resamples::new(20, 500, 1)).unwrap();
-        assert!((with.parts.sampling - 0.1).abs() < 1e-9, "{:?}", with.parts);
-        assert_eq!((with.parts.model, with.parts.transfer), (without.parts.model, without.parts.transfer));
-        let width = |a: &Answer| (a.hi - a.lo) / 2.0 / a.speedup;
-        assert!((width(with) - width(&without).hypot(0.1)).abs() < 1e-9);
-    }
-
-    /// Where a policy that sizes trees by the step is best, inputs flip the fixed budget beside it.
-    #[test]
-    fn flips_are_those_of_the_fixed_budget() {
-        let mut s = setting();
-        s.candidates.push(Candidate { fixed: false, ..candidate("batch-wide", 64, 3.3, 15.0) });
-        for v in &mut s.variants {
-            v.rates.push(v.rates[1] * 1.1);
-        }
-        let a = answer(&s, &Resamples::new(20, 100, 1)).unwrap();
-        assert_eq!((a.best.policy.as_str(), a.best_fixed.unwrap().choice.budget), ("batch-wide", 8));
-        let flips: Vec<_> = a.flips.iter().map(|f| (f.key.as_str(), f.best_after.budget)).collect();
-        assert_eq!(flips, [("siblings", 16)]);
-    }
-
-    #[test]
-    fn close_candidates_share_the_probability() {
-        let mut s = setting();
-        // As good on average, better on half of the requests.
-        for (i, r) in s.candidates[2].requests.iter_mut().enumerate() {
-            r.0 *= if i % 2 == 0 { 1.222 } else { 1.011 };
-        }
-        let a = answer(&s, &Resamples::new(20, 500, 1)).unwrap();
-        assert!(a.p_best > 0.05 && a.p_best < 1.0, "{}", a.p_best);
-        assert!(a.parts.sampling > 0.0);
-    }
-
-    #[test]
-    fn without_plain_decoding_there_is_no_answer() {
-        let s = Setting { plain: None, ..setting() };
-        assert_eq!(answer(&s, &Resamples::new(20, 100, 1)), None);
-        let s = Setting { candidates: vec![candidate("plain", 0, 1.0, f64::NAN)], ..setting() };
-        assert_eq!(answer(&s, &Resamples::new(20, 100, 1)), None);
-    }
 }

@@ -7,7 +7,9 @@
 
 mod answer;
 mod resample;
+#[cfg(test)]
+mod tests;
 
-pub use answer::{Candidate, Effect, Part, Setting, TIE, Variant, answer, effects};
+pub use answer::{Candidate, Effect, FEW, Gap, LEAST, Part, Setting, TIE, Variant, answer, effects};
 pub use resample::Resamples;
 pub(crate) use resample::central;

@@ -10,6 +10,9 @@ use treeline_sim::batch::fast::{self, FastPolicy, Scope};
 /// Kind of plain decoding in results.
 pub const PLAIN: &str = "plain";
 
+/// The most nodes of nested tables: a node's rank has eleven bits.
+pub const TABLE_NODES: u32 = 2047;
+
 /// One policy at one budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
@@ -19,7 +22,7 @@ pub struct Candidate {
     pub params: Value,
     /// Nodes without the root.
     pub budget: u32,
-    /// What the grid simulates; `None` for policies that only the replay runs.
+    /// What the grid simulates; `None` for policies that only the replay runs, and for budgets beyond [`TABLE_NODES`].
     pub fast: Option<FastPolicy>,
 }
 
@@ -62,8 +65,23 @@ pub fn candidates(e: &Experiment, depth: u32) -> Vec<Candidate> {
     e.baseline.then_some(plain).into_iter().chain(policies).collect()
 }
 
-/// The grid's form of a policy whose trees are prefixes of a best-first order.
+/// The grid's form of a policy, as far as tables reach.
 fn fast(kind: &str, params: &Value, budget: u32, depth: u32) -> Option<FastPolicy> {
+    on_tables(kind, params, budget, depth).filter(|f| !looks_up(f) || budget <= TABLE_NODES)
+}
+
+/// Whether a policy's trees are looked up in nested tables; plain decoding and chains need none.
+fn looks_up(policy: &FastPolicy) -> bool {
+    matches!(policy, FastPolicy::BestFirst { .. } | FastPolicy::Choose(_))
+}
+
+/// Whether a policy would be on tables if its budget were within [`TABLE_NODES`].
+pub(crate) fn beyond_tables(kind: &str, params: &Value, budget: u32, depth: u32) -> bool {
+    budget > TABLE_NODES && on_tables(kind, params, budget, depth).is_some_and(|f| looks_up(&f))
+}
+
+/// The grid's form of a policy whose trees are prefixes of a best-first order.
+fn on_tables(kind: &str, params: &Value, budget: u32, depth: u32) -> Option<FastPolicy> {
     match kind {
         "chain" => Some(FastPolicy::Chain { budget }),
         "best-first" => Some(FastPolicy::BestFirst { budget, spine: 0 }),

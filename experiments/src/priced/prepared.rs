@@ -4,11 +4,14 @@ use super::ready::Ready;
 use super::tables::tables;
 use super::{Acceptance, Candidate, CostVariant, Outline, Profiles, candidates, cost_variants, shape_variants};
 use crate::config::{Experiment, PricedRun};
-use crate::decide::Resamples;
+use crate::decide::{Gap, Part, Resamples};
 use crate::results::RefusedCell;
 use treeline_sim::batch::fast::{Load, Tables};
 use treeline_sim::cost::CostModel;
 use treeline_sim::memory::Room;
+
+/// The most levels of nested tables.
+const TABLE_LEVELS: u32 = 31;
 
 /// Profiles, cost model and candidates of a priced experiment, and what is known of its sources.
 pub struct Prepared<'e> {
@@ -44,6 +47,25 @@ impl<'e> Prepared<'e> {
         let candidates = candidates(experiment, profiles.drafter.depth());
         let costs = cost_variants(&profiles, &cost);
         Ok(Self { experiment, run, profiles, cost, costs, candidates, sources })
+    }
+
+    /// Why some source of acceptance has no nested tables, where one has none: it is replayed round by round.
+    #[must_use]
+    pub fn untabled(&self) -> Option<String> {
+        if let Some(s) = self.sources.iter().find(|s| s.conditional) {
+            let why = "is of a conditional drafter, whose trees are not prefixes of one best-first order";
+            return Some(format!("acceptance `{}` {why}", s.name));
+        }
+        let depth = self.profiles.drafter.depth();
+        (depth > TABLE_LEVELS).then(|| format!("the drafter has {depth} levels, nested tables hold {TABLE_LEVELS}"))
+    }
+
+    /// Why the cost model's part of an interval cannot be computed, where it cannot: a model that states no error of itself.
+    #[must_use]
+    pub fn transfer_gap(&self) -> Option<Gap> {
+        let tier = self.profiles.spec.tier.name();
+        let why = format!("tier `{tier}` states no error of its own");
+        self.cost.errors().is_empty().then_some(Gap { part: Part::Transfer, whole: true, why })
     }
 
     /// Generates or reads a source, builds its tables, and hands it to `work`; what it holds is freed afterwards.

@@ -1,9 +1,12 @@
 //! A source on its tables, ready for any context and concurrency.
 
-use super::{Acceptance, At, Candidate, PLAIN, Prepared, ShapeVariants};
-use crate::decide::{self, Resamples, Setting, Variant};
+use super::{Acceptance, At, Candidate, PLAIN, Prepared, ShapeVariants, Watched};
+use crate::decide::{self, Gap, Part, Resamples, Setting, Variant};
 use anyhow::Context as _;
 use treeline_sim::batch::fast::{FastResult, Tables, simulate};
+
+/// Request-rounds from which a cell takes long enough to be watched.
+const LONG: u32 = 1 << 20;
 
 /// A source with its nested tables.
 pub struct Ready<'r> {
@@ -36,12 +39,30 @@ impl Ready<'_> {
     /// # Errors
     /// A policy that only a replay runs; what the tables cannot answer.
     pub fn simulate(&self, index: usize, context: Option<u32>, concurrency: u32) -> anyhow::Result<Simulated> {
+        self.simulate_watched(index, context, concurrency, &|_| {})
+    }
+
+    /// The same; `seen` hears of request-rounds as they are priced, where there are many.
+    ///
+    /// # Errors
+    /// As [`Ready::simulate`].
+    pub fn simulate_watched(
+        &self,
+        index: usize,
+        context: Option<u32>,
+        concurrency: u32,
+        seen: &(dyn Fn(u64) + Sync),
+    ) -> anyhow::Result<Simulated> {
         let p = self.prepared;
         let candidate = p.candidates.get(index).context("no such candidate")?;
         let policy = candidate.fast.as_ref().context("this policy is replayed round by round, not on tables")?;
         let tables = self.tables_of(candidate).context("no tables with this spine")?;
         let load = p.load(context, concurrency);
-        let result = simulate(tables, &p.cost, policy, &load, p.experiment.seed)?;
+        let seed = p.experiment.seed;
+        let result = match load.request_rounds >= LONG {
+            true => simulate(tables, &Watched::new(&p.cost, seen), policy, &load, seed)?,
+            false => simulate(tables, &p.cost, policy, &load, seed)?,
+        };
         // The simulator shares a step's time among its requests; a user waits for the whole step.
         let user = f64::from(concurrency);
         let rates = result.per_request.iter().map(|r| (r.tokens, r.ms * user)).collect();
@@ -76,8 +97,24 @@ impl Ready<'_> {
             plain: place(PLAIN, 0),
             reference: p.run.reference.as_ref().and_then(|(kind, budget)| place(kind, *budget)),
             variants: self.variants(context, concurrency, runs, &p.costs, true),
+            gaps: self.gaps(),
             candidates,
         }
+    }
+
+    /// What is uncertain and was not moved.
+    fn gaps(&self) -> Vec<Gap> {
+        let wanted = self.acceptance.moves();
+        let lost = |part: Part| {
+            let (all, moved) = (
+                wanted.iter().filter(|m| m.0 == part).count(),
+                self.shapes.moved.iter().filter(|m| m.part == part).count(),
+            );
+            let why = format!("{} of {all} moved inputs gave nothing", all.saturating_sub(moved));
+            (moved < all).then_some(Gap { part, whole: moved == 0, why })
+        };
+        let lost = [Part::Sampling, Part::Model].into_iter().filter_map(lost);
+        self.acceptance.gaps().into_iter().chain(lost).chain(self.prepared.transfer_gap()).collect()
     }
 
     /// The rates of simulated candidates under moved inputs: those of `costs`, and with `process` those of the process.

@@ -14,7 +14,7 @@ use treeline_sim::nested::Nested;
 
 /// Requests and tokens that a moved process generates. It is compared with the unmoved one on the same random numbers, so
 /// few walks tell them apart.
-const WALKS: (u32, u32) = (32, 160);
+pub(super) const WALKS: (u32, u32) = (32, 160);
 
 /// A cost model with one input moved.
 #[derive(Debug, Clone)]
@@ -204,6 +204,14 @@ pub fn replayed_variants(
     ShapeVariants { own: shapes.to_vec(), ..ShapeVariants::default() }.cost_rates(&at, &p.costs, rates)
 }
 
+/// A moved input of a process in words.
+pub(crate) fn moved_input(key: &str) -> String {
+    match key.strip_prefix("conditional.") {
+        Some(position) => format!("rate at position {position}"),
+        None => key.replace('_', " "),
+    }
+}
+
 impl At<'_> {
     fn price(&self, cost: &CostModel, shapes: &[Option<Shape>]) -> Vec<Option<f64>> {
         let one = |s: &Shape| rate(cost, s, self.draft_rows, self.context, self.concurrency);
@@ -245,10 +253,7 @@ impl ShapeVariants {
         let base = at.price(at.base, &self.base);
         let one = |v: &ShapeVariant| Variant {
             key: v.key.clone(),
-            input: match v.key.strip_prefix("conditional.") {
-                Some(position) => format!("rate at position {position}"),
-                None => v.key.replace('_', " "),
-            },
+            input: moved_input(&v.key),
             change: v.change.clone(),
             part: v.part,
             rates: moved(rates, &at.price(at.base, &v.shapes), &base),

@@ -18,22 +18,28 @@ pub struct Answer {
     pub tau: f64,
     /// Mean rows per request of the best, root included.
     pub rows: f64,
-    /// Throughput of the best over plain decoding at the same cap.
+    /// Requests that the candidates share: what sampling is judged on.
+    pub requests: u32,
+    /// Throughput of the best over plain decoding at the same cap, both while the engine works (an open loop's idle time is
+    /// nobody's gain).
     pub speedup: f64,
-    /// Interval of the speed-up: sampling, model and transfer together.
-    pub lo: f64,
+    /// Interval of the speed-up: sampling, model and transfer together, as far as they were computed; `null` = none was.
+    pub lo: Option<f64>,
     /// Its upper end.
-    pub hi: f64,
+    pub hi: Option<f64>,
     /// What the interval is made of.
     pub parts: ErrorParts,
+    /// What the interval leaves out, a line each with the reason. Where there is one, the interval is a lower bound of the
+    /// uncertainty.
+    pub left_out: Vec<String>,
     /// Throughput of the best over the reference budget, today's practice; `null` where the reference was not run.
     pub over_reference: Option<f64>,
     /// The reference that `over_reference` is of.
     pub reference: Option<Choice>,
     /// The best policy whose tree size does not depend on the step, where `best` is another.
     pub best_fixed: Option<CandidateGain>,
-    /// Share of the bootstrap in which `best` is best.
-    pub p_best: f64,
+    /// Share of the bootstrap in which `best` is best; `null` with too few requests for one.
+    pub p_best: Option<f64>,
     /// The next best.
     pub runner_up: Option<Choice>,
     /// Throughput of the best over that of the runner-up.
@@ -42,6 +48,14 @@ pub struct Answer {
     pub flips: Vec<Flip>,
     /// Throughput of every candidate over plain decoding, in file order.
     pub candidates: Vec<CandidateGain>,
+}
+
+impl Answer {
+    /// Whether the interval leaves something out, so that the uncertainty is at least that wide.
+    #[must_use]
+    pub fn at_least(&self) -> bool {
+        !self.left_out.is_empty()
+    }
 }
 
 /// A policy at a budget.
@@ -62,15 +76,16 @@ pub struct CandidateGain {
     pub speedup: f64,
 }
 
-/// Half-widths of a speed-up's interval as shares of it (0.02 = ±2 %), by what they come from.
+/// Half-widths of a speed-up's interval as shares of it (0.02 = ±2 %), by what they come from. `null` = not computed: never
+/// the same as 0, [`Answer::left_out`] has the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ErrorParts {
     /// Over requests, by bootstrap.
-    pub sampling: f64,
+    pub sampling: Option<f64>,
     /// Uncertain parameters of the acceptance process at their low and high values; 0 for a trace.
-    pub model: f64,
+    pub model: Option<f64>,
     /// The op tables' stated error on a machine that they were not measured on, or of their fit.
-    pub transfer: f64,
+    pub transfer: Option<f64>,
 }
 
 /// One input that changes the best choice.
@@ -105,4 +120,19 @@ pub struct RefusedCell {
     pub missing_bytes: Option<f64>,
     /// The largest concurrency cap that fits.
     pub largest_cap: Option<u32>,
+}
+
+/// A cell that failed: it has no figures and is in no answer. The others of its setting are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FailedCell {
+    /// Name of the acceptance.
+    pub acceptance: String,
+    /// Positions per request.
+    pub context: u32,
+    /// Requests at once.
+    pub concurrency: u32,
+    /// Policy and budget; `null` = every candidate of the setting.
+    pub choice: Option<Choice>,
+    /// Why.
+    pub reason: String,
 }

@@ -81,7 +81,8 @@ pub struct Cell {
     pub step_ms_lo: Option<f64>,
     /// 95 % interval.
     pub step_ms_hi: Option<f64>,
-    /// Decoded tokens per second over the whole batch (prefill apart).
+    /// Decoded tokens per second over the whole batch. Prefill apart unless it is charged; of an open loop, over all its
+    /// time, idle time included.
     pub tok_s: Option<f64>,
     /// 95 % interval.
     pub tok_s_lo: Option<f64>,
@@ -91,12 +92,16 @@ pub struct Cell {
     pub tok_s_user: Option<f64>,
     /// Tokens per second and GPU.
     pub tok_s_gpu: Option<f64>,
+    /// Share of an open loop's time in which the engine works; `null` where requests do not arrive by a clock.
+    #[serde(default)]
+    pub busy: Option<f64>,
     /// Energy per token over all GPUs.
     pub joules_per_token: Option<f64>,
     /// Mean power of one GPU in W.
     #[serde(default)]
     pub power_w: Option<f64>,
-    /// Plain decoding's time per token over this cell's, at the same concurrency cap.
+    /// Plain decoding's time per token over this cell's, at the same concurrency cap: a user's time, or in a priced run the
+    /// time in which engines work.
     pub speedup: Option<f64>,
     /// 95 % interval of the speed-up, paired by request where both cells have the same requests.
     #[serde(default)]

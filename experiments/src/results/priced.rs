@@ -3,11 +3,11 @@
 //!
 //! Times are in ms per step of the whole batch, bytes and flops per GPU. A missing value is `null`, never 0.
 
-use super::{Answer, RefusedCell};
+use super::{Answer, FailedCell, RefusedCell};
 use serde::{Deserialize, Serialize};
 
 /// `schema_version` of `priced.json`.
-pub const PRICED_VERSION: u32 = 1;
+pub const PRICED_VERSION: u32 = 2;
 
 /// `priced.json`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub struct Priced {
     pub answers: Vec<Answer>,
     /// Cells that were not run, with the reason.
     pub refused: Vec<RefusedCell>,
+    /// Cells that failed while they ran, with the reason: no answer knows of them.
+    pub failed: Vec<FailedCell>,
     /// Policies that choose their size, calibrated on half of the requests and scored on the other; only with `split`.
     #[serde(default)]
     pub split: Vec<super::SplitScore>,

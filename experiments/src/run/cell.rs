@@ -95,7 +95,8 @@ impl<S: Source> Bench<'_, S> {
             anyhow::bail!("no request finished; the first one: {why}");
         }
         let rows = std::mem::take(&mut gauge.rows);
-        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side, energy };
+        let wall = self.source.wall(&engine.inner);
+        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side, energy, wall };
         let mut detail = detail(self.source, self.experiment, spec, &measured);
         detail.warnings.extend(failures(&responses));
         detail.cell.notes.extend(self.source.remarks(&engine.inner));

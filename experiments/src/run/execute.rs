@@ -3,7 +3,7 @@
 use super::cell::{Bench, Finished};
 use super::manifest::{self, Manifest};
 use super::observations::Observations;
-use super::plan::{CellSpec, plan};
+use super::plan::{CellSpec, label, plan};
 use super::progress::Progress;
 use super::source::{Facts, Source};
 use super::{Options, Outcome, RunWarning, files, refused, rounds, summary};
@@ -49,9 +49,14 @@ pub(super) fn execute_all<S: Source>(
     let mut cells: Vec<(usize, CellSpec)> = Vec::new();
     for (index, source) in sources.iter().enumerate() {
         let of = plan(source, experiment, registry).map_err(refused)?;
-        cells.extend(of.into_iter().filter(|c| wanted(index, c)).map(|c| (index, c)));
+        let several = (sources.len() > 1).then(|| source.facts());
+        let named = |c: CellSpec| {
+            let label = label(&c.kind, c.budget, c.temperature, c.concurrency, several);
+            (index, CellSpec { label, ..c })
+        };
+        cells.extend(of.into_iter().filter(|c| wanted(index, c)).map(named));
     }
-    let dir = files::run_folder(options.out.as_deref(), &experiment.name, options.resume).map_err(refused)?;
+    let dir = files::run_folder(options, &experiment.name).map_err(refused)?;
     // Held to the end: two runs in one folder would write over each other.
     let _lock = files::lock(&dir).map_err(refused)?;
     let mut warnings = facts.warnings.clone();

@@ -3,11 +3,12 @@
 use super::energy::Energy;
 use super::gauge::{Gauge, Share};
 use super::plan::{CellSpec, PLAIN};
-use super::source::Source;
+use super::source::{Source, Wall};
 use crate::config::Experiment;
+use crate::decide::LEAST;
 use crate::results::{Cell, CellDetail, DepthRow, RequestRow, RowsPoint, Source as Origin, WaterfallRow};
 use std::collections::BTreeMap;
-use treeline_core::metrics::{Bootstrap, Interval, Point, Waterfall, loop_share, looped, warnings};
+use treeline_core::metrics::{Bootstrap, Interval, Point, Warning, Waterfall, loop_share, looped, warnings};
 use treeline_core::{Phase, Response};
 
 /// What a cell's run gave.
@@ -20,6 +21,8 @@ pub(super) struct Measured<'m, S> {
     pub side_by_side: usize,
     /// What the device drew, where it tells.
     pub energy: Option<Energy>,
+    /// The cell's whole time, where requests arrive by a clock.
+    pub wall: Option<Wall>,
 }
 
 /// A figure with its interval.
@@ -38,6 +41,16 @@ impl Figure {
         let end = |f: fn(&Interval) -> f64| interval.as_ref().map(f).and_then(|x| finite(x * scale));
         Self { mid: if b > 0.0 { finite(a / b * scale) } else { None }, lo: end(|i| i.lo), hi: end(|i| i.hi) }
     }
+
+    /// Without its interval.
+    fn alone(self) -> Self {
+        Self { mid: self.mid, lo: None, hi: None }
+    }
+
+    fn times(self, factor: f64) -> Self {
+        let scaled = |x: Option<f64>| x.map(|x| x * factor);
+        Self { mid: scaled(self.mid), lo: scaled(self.lo), hi: scaled(self.hi) }
+    }
 }
 
 fn finite(x: f64) -> Option<f64> {
@@ -48,19 +61,27 @@ fn finite(x: f64) -> Option<f64> {
 pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: &Measured<'_, S>) -> CellDetail {
     let (facts, tally) = (source.facts(), &m.gauge.tally);
     let bootstrap = Bootstrap { seed: e.seed, resamples: e.bootstrap, level: 0.95 };
-    let tau = Figure::ratio(&bootstrap, &tally.tau_parts(), 1.0);
+    // What is simulated has as many requests as the file asks for: no interval is better than one over a handful.
+    let few = facts.clock && !facts.measured() && finished(m.responses).count() < LEAST;
+    let shown = |f: Figure| if few { f.alone() } else { f };
+    let tau = shown(Figure::ratio(&bootstrap, &tally.tau_parts(), 1.0));
     let share = |f: fn(&Share) -> (f64, f64)| m.gauge.shares.iter().map(f).collect::<Vec<_>>();
-    let step = Figure::ratio(&bootstrap, &share(|s| (s.ms, s.rounds)), 1.0);
-    let rate = Figure::ratio(&bootstrap, &share(|s| (s.tokens, s.ms)), 1e3);
+    let step = shown(Figure::ratio(&bootstrap, &share(|s| (s.ms, s.rounds)), 1.0));
+    let rate = shown(Figure::ratio(&bootstrap, &share(|s| (s.tokens, s.ms)), 1e3));
     let tpot = tally.tpot(spec.concurrency);
     let loops = facts.tokens.then(|| loop_share(finished(m.responses).map(|r| r.tokens.as_slice()))).flatten();
     let experts = tally.experts_mean().and_then(finite);
     let tokens: u64 = m.responses.iter().map(|r| u64::from(r.decoded())).sum();
     let priced = tally.priced();
+    let work_ms = tally.times().0.round() + priced.charged_ms;
+    let busy = m.wall.map(|w| (work_ms / w.ms).min(1.0)).filter(|b| b.is_finite());
+    let rate = busy.map_or(rate, |busy| rate.times(busy));
     // A cost model's energy is that of all GPUs, a counter's that of one.
     let modelled = || {
-        let seconds = (tally.times().0.round() + priced.charged_ms) / 1e3;
-        (priced.rounds > 0).then_some(Energy { joules: priced.joules, seconds })
+        let idle_s = m.wall.map_or(0.0, |w| (w.ms - work_ms).max(0.0) / 1e3);
+        let idle = m.wall.map_or(0.0, |w| w.idle_w * idle_s);
+        let seconds = work_ms / 1e3 + idle_s;
+        (priced.rounds > 0).then_some(Energy { joules: priced.joules + idle, seconds })
     };
     let gpus = if m.energy.is_some() { 1.0 } else { f64::from(facts.ranks) };
     let energy = m.energy.or_else(modelled);
@@ -94,6 +115,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tok_s_hi: rate.hi,
         tok_s_user: tpot.ms().and_then(|ms| finite(1e3 / ms)),
         tok_s_gpu: rate.mid.filter(|_| !facts.measured()).and_then(|r| finite(r / f64::from(facts.ranks))),
+        busy,
         joules_per_token: energy.filter(|_| tokens > 0).and_then(|e| finite(e.joules / tokens as f64)),
         power_w: energy.and_then(|e| finite(e.joules / e.seconds / gpus)),
         speedup: None,
@@ -110,6 +132,10 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         in_domain: (priced.rounds > 0).then_some(priced.outside == 0),
         notes: notes(source, spec, m),
     };
+    let all = warnings(tally, loops, true);
+    // A priced run says once for all its cells what few requests mean.
+    let own = |w: &&Warning| facts.measured() || !facts.clock || !matches!(w, Warning::FewRequests { .. });
+    let doubts = all.iter().filter(own);
     let (times, timed) = tally.times();
     let per_step = |phase: &Phase| (phase_name(*phase), times.of(*phase) / timed as f64);
     let decode = Phase::ALL.iter().filter(|p| **p != Phase::Prefill);
@@ -125,7 +151,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         phases: if timed > 0 { decode.map(per_step).collect() } else { Vec::new() },
         phi: phi(m),
         prefill_ms: (timed > 0).then(|| times.of(Phase::Prefill)),
-        warnings: warnings(tally, loops, true).iter().map(ToString::to_string).collect(),
+        warnings: doubts.map(ToString::to_string).collect(),
         faults: m.responses.iter().filter_map(|r| Some((r.request, r.end.as_ref().err()?.to_string()))).collect(),
     }
 }

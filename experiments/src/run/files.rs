@@ -1,5 +1,6 @@
 //! Files of the run folder: written to a temporary name, then renamed, so that a reader never meets half a file.
 
+use super::Options;
 use anyhow::Context as _;
 use std::fs::TryLockError;
 use std::io::{Read as _, Write as _};
@@ -82,12 +83,14 @@ fn fresh(runs: &Path, name: &str) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The folder of this run, made if need be: `out`, or a new one under `runs` named by experiment and time.
+/// The folder of this run, made if need be: the one of the options, or a new one under `runs` named by experiment and time.
+/// The options hear of it.
 ///
 /// # Errors
 /// A folder that is no run's, or that holds a run which is not to be resumed.
-pub(super) fn run_folder(out: Option<&Path>, name: &str, resume: bool) -> anyhow::Result<PathBuf> {
-    let dir = match out {
+pub(super) fn run_folder(options: &Options, name: &str) -> anyhow::Result<PathBuf> {
+    let resume = options.resume;
+    let dir = match options.out.as_deref() {
         Some(dir) => dir.to_owned(),
         None => fresh(Path::new(RUNS), name).with_context(|| RUNS.to_owned())?,
     };
@@ -100,6 +103,8 @@ pub(super) fn run_folder(out: Option<&Path>, name: &str, resume: bool) -> anyhow
         anyhow::bail!("{}: is neither empty nor a run's folder", dir.display());
     }
     std::fs::create_dir_all(dir.join("cells")).with_context(|| dir.display().to_string())?;
+    // Two runs with the same options: the first one's folder was told.
+    let _ = options.folder.set(dir.clone());
     Ok(dir)
 }
 

@@ -39,11 +39,12 @@ pub use warnings::RunWarning;
 
 pub(crate) use files::write_atomic;
 pub(crate) use plan::sha256;
-pub(crate) use priced::{CellFile, PRICED_FILE};
+pub(crate) use priced::{GroupFile, PRICED_FILE};
 
 use crate::config::{Backend, Experiment};
 use crate::results::{CellDetail, Priced, Summary};
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use treeline_policies::Registry;
 
 /// A run, recording or measurement that did not begin: something that the experiment or the caller names cannot be used.
@@ -65,6 +66,8 @@ pub struct Options {
     pub resume: bool,
     /// No progress on stderr.
     pub quiet: bool,
+    /// Told as soon as the run has its folder: what an interrupted run goes on in.
+    pub folder: Arc<OnceLock<PathBuf>>,
     /// A run folder whose logged observations stand in for the clock, for policies that read measured time.
     pub replay_observations: Option<PathBuf>,
 }

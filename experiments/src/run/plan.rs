@@ -1,6 +1,6 @@
 //! The cells of an experiment, each with the key that names its result.
 
-use super::source::{Capped, Source};
+use super::source::{Capped, Facts, Source};
 use crate::config::{Experiment, PolicySpec, Record};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -108,13 +108,19 @@ fn spec<S: Source>(
     let digest = sha256(determines.to_string().as_bytes());
     CellSpec {
         key: format!("{kind}-b{budget}-t{temperature}-c{concurrency}-{}", &digest[..12]),
-        label: format!("{kind} budget {budget}, T {temperature}, concurrency {concurrency}"),
+        label: label(kind, budget, temperature, concurrency, None),
         kind: kind.to_owned(),
         params: params.clone(),
         budget,
         temperature,
         concurrency,
     }
+}
+
+/// A cell for people; `source` where there are several of them.
+pub(super) fn label(kind: &str, budget: u32, temperature: f64, concurrency: u32, source: Option<&Facts>) -> String {
+    let from = source.map_or_else(String::new, |f| format!(", {}, context {}", f.acceptance, f.context));
+    format!("{kind} budget {budget}, T {temperature}, concurrency {concurrency}{from}")
 }
 
 /// SHA-256 in lower-case hexadecimal.

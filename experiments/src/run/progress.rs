@@ -12,13 +12,18 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// How far a run is, in tokens: the only measure that a cell knows of its own end.
+/// Seconds without a word where there is no bar.
+const SILENT_S: u64 = 10;
+
+/// How far a run is: in tokens, the only measure that a cell knows of its own end, or in request-rounds where those are given.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     lines: bool,
     begun: Instant,
     total: u64,
-    tokens: AtomicU64,
+    done: AtomicU64,
+    /// Seconds since the begin at which a line was written last.
+    said: AtomicU64,
     cells: usize,
     finished: Mutex<usize>,
 }
@@ -31,7 +36,7 @@ pub(super) struct CellProgress<'p> {
 }
 
 impl Progress {
-    /// `finished` of `cells` are there already; `total` tokens, at the most, are to come.
+    /// `finished` of `cells` are there already; `total` tokens or request-rounds, at the most, are to come.
     pub fn new(cells: usize, finished: usize, total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !quiet).then(|| {
@@ -50,7 +55,8 @@ impl Progress {
             lines: !terminal && !quiet,
             begun: Instant::now(),
             total,
-            tokens: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            said: AtomicU64::new(0),
             cells,
             finished: Mutex::new(finished),
         }
@@ -61,11 +67,23 @@ impl Progress {
         CellProgress { run: self, work, seen: AtomicU64::new(0) }
     }
 
-    fn add(&self, tokens: u64) {
-        self.tokens.fetch_add(tokens, Relaxed);
+    fn add(&self, work: u64) {
+        self.done.fetch_add(work, Relaxed);
         if let Some(bar) = &self.bar {
-            bar.inc(tokens);
+            bar.inc(work);
+        } else if self.lines {
+            let (now, said) = (self.begun.elapsed().as_secs(), self.said.load(Relaxed));
+            // Between two cells that take long; whoever writes first writes for all.
+            if now >= said + SILENT_S && self.said.compare_exchange(said, now, Relaxed, Relaxed).is_ok() {
+                let share = 100.0 * self.done.load(Relaxed) as f64 / self.total.max(1) as f64;
+                note(&format!("{share:.1} % after {now} s{}", self.rest()));
+            }
         }
+    }
+
+    /// " (about 12 s left)".
+    fn rest(&self) -> String {
+        self.left().map_or_else(String::new, |t| format!(" (about {} s left)", t.as_secs().max(1)))
     }
 
     /// Nothing more comes.
@@ -77,7 +95,7 @@ impl Progress {
 
     /// Time left if the rest goes as what is done went.
     fn left(&self) -> Option<Duration> {
-        let done = self.tokens.load(Relaxed);
+        let done = self.done.load(Relaxed);
         let rest = self.total.saturating_sub(done);
         (done > 0 && rest > 0).then(|| self.begun.elapsed().mul_f64(rest as f64 / done as f64))
     }
@@ -86,8 +104,13 @@ impl Progress {
 impl CellProgress<'_> {
     /// A round gave so many tokens.
     pub fn tokens(&self, tokens: u32) {
-        self.seen.fetch_add(u64::from(tokens), Relaxed);
-        self.run.add(u64::from(tokens));
+        self.work(u64::from(tokens));
+    }
+
+    /// So much of the cell's work is done, in the unit that the run counts in; what goes beyond the cell's own is not told.
+    pub fn work(&self, done: u64) {
+        let before = self.seen.fetch_add(done, Relaxed);
+        self.run.add(done.min(self.work.saturating_sub(before)));
     }
 
     /// The cell ended, maybe short of the most that it could give.
@@ -126,9 +149,8 @@ impl CellProgress<'_> {
                 bar.println(format!("{label}: {outcome}"));
             }
         } else if self.run.lines {
-            let left = self.run.left().map_or_else(String::new, |t| format!(" (about {} s left)", t.as_secs().max(1)));
-            // Progress that cannot be shown is no reason to stop.
-            let _ = writeln!(std::io::stderr(), "{count}: {label}: {outcome}{left}");
+            self.run.said.store(self.run.begun.elapsed().as_secs(), Relaxed);
+            note(&format!("{count}: {label}: {outcome}{}", self.run.rest()));
         }
     }
 }

@@ -43,6 +43,11 @@ pub(super) trait Source: Sync {
         Vec::new()
     }
 
+    /// All the time of the cell that an engine ran, where requests arrive by a clock of their own.
+    fn wall(&self, _engine: &Self::Engine) -> Option<Wall> {
+        None
+    }
+
     /// Joules that the device has drawn since some moment, where it tells.
     fn joules(&self) -> Option<f64> {
         None
@@ -57,6 +62,15 @@ pub(super) trait Source: Sync {
     fn truth(&self, _request: u64, _start: u32) -> Option<&[Option<u32>]> {
         None
     }
+}
+
+/// An open loop's time from its first arrival to its last token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Wall {
+    /// Idle time included, in ms.
+    pub ms: f64,
+    /// What all GPUs draw while nothing runs, in W.
+    pub idle_w: f64,
 }
 
 /// What holds for all cells of a source.

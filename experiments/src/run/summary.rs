@@ -17,11 +17,13 @@ pub(super) fn add_speedups(details: &mut [CellDetail]) {
     }
 }
 
-/// Time per token of one user, from the cell's own rate.
+/// Time per token of one user, from the cell's own rate. What a cost model prices is compared by the time in which engines
+/// work, as answers are: the company of a user depends on the policy where loops are open, or run out.
 fn tpot(detail: &CellDetail) -> Tpot {
-    let tokens: u64 = detail.per_request.iter().map(|r| r.tokens).sum();
-    let user_ms = detail.cell.tok_s_user.map_or(0.0, |rate| tokens as f64 / rate * 1e3);
-    Tpot { user_ms, tokens, concurrency: detail.cell.concurrency }
+    let (cell, tokens) = (&detail.cell, detail.per_request.iter().map(|r| r.tokens).sum::<u64>());
+    let working = cell.tok_s.filter(|_| cell.backend == "sim").map(|rate| rate / cell.busy.unwrap_or(1.0));
+    let user_ms = working.or(cell.tok_s_user).map_or(0.0, |rate| tokens as f64 / rate * 1e3);
+    Tpot { user_ms, tokens, concurrency: cell.concurrency }
 }
 
 /// The summary of finished cells.

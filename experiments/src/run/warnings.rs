@@ -1,5 +1,6 @@
 //! What a reader must know before believing a run, with advice.
 
+use crate::decide::{FEW, LEAST};
 use crate::report::remarks::{Remark, merged};
 use crate::results::{Cell, CellDetail};
 use std::fmt;
@@ -49,6 +50,15 @@ pub enum RunWarning {
         /// Why the first does not.
         first: String,
     },
+    /// Cells whose intervals stand on few requests.
+    FewRequests {
+        /// Requests of the cell that has fewest.
+        fewest: u32,
+        /// How many cells.
+        cells: usize,
+        /// All cells.
+        of: usize,
+    },
     /// Cells that too few rounds were simulated for.
     Noisy {
         /// How many.
@@ -78,6 +88,9 @@ impl RunWarning {
             Self::BoundOnly => "use tier `table` to predict",
             Self::Extrapolated { .. } => "read them as trends, or leave the largest out",
             Self::Unfit { .. } => "they are hatched in the map; lower the concurrency or the context",
+            Self::FewRequests { .. } => {
+                "read every ± as at least that wide; raise `workload.requests`, or record a longer trace"
+            }
             Self::Noisy { .. } => "raise `workload.rounds`",
             Self::OtherBuild { .. } => "run into a new folder to have all cells from one build",
         }
@@ -88,26 +101,50 @@ impl fmt::Display for RunWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContextShort { prompts, context } => {
-                write!(f, "{prompts} prompts leave no room for a whole response in {context} positions")
+                let leave = if *prompts == 1 { "leaves" } else { "leave" };
+                let n = counted(*prompts, "prompt");
+                write!(f, "{n} {leave} no room for a whole response in {context} positions")
             }
             Self::NoBaseline => write!(f, "there is no plain decoding to compare with"),
-            Self::Failed { cells } => write!(f, "{cells} cells failed and are not in this summary"),
+            Self::Failed { cells } => {
+                let are = if *cells == 1 { "is" } else { "are" };
+                write!(f, "{} failed and {are} in no figure", counted(*cells, "cell"))
+            }
             Self::Hypothetical { why } => write!(f, "trees on this engine are hypothetical ({why})"),
             Self::OtherTables { engine, ops } => {
                 write!(f, "no table of {engine} itself is used; {}", ops.join("; "))
             }
             Self::BoundOnly => write!(f, "tier `bound` is a lower limit of every time and no prediction"),
             Self::Extrapolated { cells, of } => {
-                write!(f, "{cells} of {of} cells have steps outside of what was measured")
+                let have = if *cells == 1 { "has" } else { "have" };
+                write!(f, "{cells} of {of} cells {have} steps outside of what was measured")
             }
             Self::Unfit { cells, first } => {
-                write!(f, "{cells} cells do not fit into the memory and were not run ({first})")
+                let (n, do_not) = (counted(*cells, "cell"), if *cells == 1 { "does not" } else { "do not" });
+                let were = if *cells == 1 { "was" } else { "were" };
+                write!(f, "{n} {do_not} fit into the memory and {were} not run ({first})")
             }
-            Self::Noisy { cells, of } => write!(f, "{cells} of {of} cells have a Monte-Carlo error above 1 %"),
+            Self::FewRequests { fewest, cells, of } => {
+                let stand = if *cells == 1 { "stands" } else { "stand" };
+                write!(
+                    f,
+                    "{cells} of {of} cells {stand} on fewer than {FEW} requests (the fewest: {fewest}), over which a "
+                )?;
+                write!(f, "bootstrap is too narrow; over fewer than {LEAST} there is no interval")
+            }
+            Self::Noisy { cells, of } => {
+                let have = if *cells == 1 { "has" } else { "have" };
+                write!(f, "{cells} of {of} cells {have} a Monte-Carlo error above 1 %")
+            }
             Self::OtherBuild { was, is } => write!(f, "kept cells come from another build ({was}, now {is})"),
         }?;
         write!(f, ": {}", self.advice())
     }
+}
+
+/// `1 cell`, `3 cells`.
+fn counted(n: usize, one: &str) -> String {
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
 /// The run's warnings, then those of its cells: one line for each, with the cells that it holds for.

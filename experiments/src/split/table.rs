@@ -74,12 +74,12 @@ pub fn markdown(scores: &[SplitScore]) -> String {
     for t in totals(scores) {
         let _ = writeln!(
             out,
-            "{} against the best fixed budget of half A, on half B: {:+.2} % on average over {} cells, at the most {:+.1} %; \
+            "{} against the best fixed budget of half A, on half B: {:+.2} % on average over {}, at the most {:+.1} %; \
              faster beyond its interval in {}; lowest lower end {:+.2} % ({:+.2} % against the best fixed budget of half B); \
              standard error at the most {:.2} %.\n",
             name(&t.choice),
             t.mean * 100.0,
-            t.cells,
+            if t.cells == 1 { "1 cell".to_owned() } else { format!("{} cells", t.cells) },
             t.most * 100.0,
             t.wins,
             t.worst_lo * 100.0,

@@ -96,6 +96,7 @@ pub fn cell(policy: &str, params: serde_json::Value, budget: u32, temperature: f
             tok_s_hi: Some(1080.0 * measured / step),
             tok_s_user: Some(1000.0 * measured / step),
             tok_s_gpu: None,
+            busy: None,
             joules_per_token: None,
             power_w: None,
             speedup: Some(measured * plain / step),

@@ -21,6 +21,10 @@ fn folder(dir: &Path, details: &[CellDetail]) {
     std::fs::write(dir.join("experiment.resolved.toml"), context().resolved_toml).unwrap();
 }
 
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap()
+}
+
 #[track_caller]
 fn report(dir: &Path, more: &[&str], code: i32) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_treeline"));
@@ -98,6 +102,39 @@ fn a_priced_run_is_drawn_again() {
     assert!(std::fs::read_to_string(file).unwrap().contains("class=\"ceiling\""));
     let (out, _) = report(dir.path(), &["--markdown"], 0);
     assert_eq!(out, markdown(&summary, &[], Some(&priced), None));
+}
+
+/// Of a priced run every file is needed, whole and of this version: mixed rows would be wrong and look right.
+#[test]
+fn a_priced_folder_that_is_not_whole_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (summary, priced) = crate::priced::run(&crate::grid::small());
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    std::fs::create_dir(dir.path().join("cells")).unwrap();
+    write("summary.json", &json(&summary));
+    write("manifest.json", "{}");
+    write("experiment.resolved.toml", "name = \"x\"\n[deployment]\nengine = \"y\"\n");
+    let refused = |what: &[&str]| {
+        let (out, err) = report(dir.path(), &[], 2);
+        assert!(out.is_empty() && what.iter().all(|w| err.contains(w)), "{what:?}\n{err}");
+    };
+    let go_on = format!("--resume {}", dir.path().display());
+    refused(&["priced.json: missing, though the run is priced", "treeline run", &go_on]);
+    let whole = json(&priced);
+    write("priced.json", &whole[..whole.len() / 2]);
+    refused(&["priced.json", "at line 1 column", "damaged"]);
+    write("priced.json", &whole.replacen("\"schema_version\":2", "\"schema_version\":1", 1));
+    refused(&["priced.json: has schema_version 1, this treeline reads 2"]);
+    write("priced.json", "{}");
+    refused(&["priced.json: has no schema_version"]);
+    write("priced.json", &whole);
+    write("summary.json", &json(&summary).replacen("\"schema_version\":1", "\"schema_version\":9", 1));
+    refused(&["summary.json: has schema_version 9, this treeline reads 1"]);
+    write("summary.json", &json(&summary));
+    write("cells/a.json", "{\"group\": \"a\", \"cells\": 3}");
+    refused(&["cells/a.json", "line 1 column"]);
+    std::fs::remove_file(dir.path().join("summary.json")).unwrap();
+    refused(&["holds no summary.json", &go_on]);
 }
 
 /// The figures of the tables are those of the responses.

@@ -82,7 +82,7 @@ fn the_sentence_says_what_to_run_and_how_far_it_carries() {
     );
     assert!(text.contains("; where it is “hard (τ 2.1)”, trees stop paying at "), "{text}");
     for a in priced.answers.iter().filter(|a| a.context == 8192) {
-        let half = (a.hi - a.lo) / 2.0;
+        let half = (a.hi.unwrap() - a.lo.unwrap()) / 2.0;
         let gain = if a.speedup >= 2.0 {
             format!("({:.2}× ± {half:.2})", a.speedup)
         } else {
@@ -93,10 +93,11 @@ fn the_sentence_says_what_to_run_and_how_far_it_carries() {
     assert!(text.contains("none is a trace of this pair") && text.contains("trees on this engine are hypothetical"));
     // A best that is plain decoding has no gain, and one of fixed size is named by its nodes.
     for a in priced.answers.iter_mut().filter(|a| a.context == 8192) {
-        (a.best.policy, a.best.budget, a.speedup, a.lo, a.hi) = ("plain".to_owned(), 0, 1.0, 1.0, 1.0);
+        (a.best.policy, a.best.budget, a.speedup) = ("plain".to_owned(), 0, 1.0);
+        (a.lo, a.hi) = (Some(1.0), Some(1.0));
         if a.concurrency == 32 {
             (a.best.policy, a.best.budget, a.rows) = ("best-first".to_owned(), 24, 25.0);
-            (a.speedup, a.lo, a.hi) = (1.18, 1.14, 1.22);
+            (a.speedup, a.lo, a.hi) = (1.18, Some(1.14), Some(1.22));
         }
     }
     let text = answer(&summary, &[], Some(&priced));
@@ -154,7 +155,7 @@ fn the_page_names_the_parts_the_runner_up_and_the_flips() {
         best_after: treeline::results::Choice { policy: "chain".to_owned(), budget: 7 },
         loss: 0.034,
     }];
-    a.p_best = 0.61;
+    a.p_best = Some(0.61);
     let page = plainly(&page_of(&summary, &priced));
     for text in [
         "half-widths sampling ± 1 %, model ± 3 %, transfer ± 2 %",
@@ -210,8 +211,8 @@ fn holes_and_non_finite_figures_stay_legible() {
         (c.tau, c.speedup, c.tok_s_user) = (None, None, None);
     }
     priced.answers[0].speedup = f64::NAN;
-    priced.answers[1].lo = f64::NEG_INFINITY;
-    priced.answers[1].parts.model = f64::NAN;
+    priced.answers[1].lo = Some(f64::NEG_INFINITY);
+    priced.answers[1].parts.model = Some(f64::NAN);
     priced.answers[2].rows = f64::NAN;
     priced.answers.remove(3);
     priced.curves[0].points[3].table_ms = Some(f64::NAN);

@@ -3,6 +3,8 @@
 mod data;
 mod folder;
 mod grid;
+mod missing;
 mod page;
 mod priced;
+mod steps;
 mod text;

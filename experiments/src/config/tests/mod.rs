@@ -1,5 +1,6 @@
 //! Tests of the experiment file: what is read, what is refused and where the caret stands, and the way back.
 
+mod limits;
 mod priced;
 mod random;
 mod refused;

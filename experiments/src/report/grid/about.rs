@@ -143,7 +143,8 @@ fn refused(view: &View<'_>) -> Vec<String> {
         let cap = new.map_or_else(String::new, |c| format!("; at most {} fit", words::users(c)));
         let who = fmt::listed(&f.users.iter().map(u32::to_string).collect::<Vec<_>>());
         let (cells, at) = (plural(f.cells, "cell"), words::at_context(f.context));
-        format!("{cells} at {at} with {who} users: {}{cap}.", f.reason.trim_end_matches('.'))
+        let people = if f.users.len() == 1 && f.users.contains(&1) { "user" } else { "users" };
+        format!("{cells} at {at} with {who} {people}: {}{cap}.", f.reason.trim_end_matches('.'))
     };
     found.into_iter().map(said).collect()
 }

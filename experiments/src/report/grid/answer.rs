@@ -1,6 +1,6 @@
 //! The answer of a priced run: a sentence for the page's head, and one for every acceptance source.
 
-use super::view::{View, tokens};
+use super::view::View;
 use super::words;
 use crate::report::fmt;
 use crate::results::{Answer, Cell};
@@ -33,10 +33,11 @@ pub(super) fn headline(view: &View<'_>) -> String {
         );
     }
     if clauses.is_empty() {
-        let why = match view.priced.refused.len() {
-            0 => String::new(),
-            n => format!(": {} refused", fmt::plural(n as u64, "cell")),
-        };
+        let counts = [(view.priced.refused.len(), "refused"), (view.priced.failed.len(), "failed")];
+        let said =
+            counts.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", fmt::plural(*n as u64, "cell")));
+        let said: Vec<String> = said.collect();
+        let why = if said.is_empty() { String::new() } else { format!(": {}", fmt::listed(&said)) };
         return format!(
             "No cell at {} has an answer{why}, so there is nothing to conclude yet.",
             words::at_context(context)
@@ -128,6 +129,31 @@ fn caveats(view: &View<'_>) -> Vec<String> {
             view.priced.acceptances.len()
         ));
     }
+    let failed = view.priced.failed.len() as u64;
+    if failed > 0 {
+        out.push(format!(
+            "{} failed and {} in no answer",
+            fmt::plural(failed, "cell"),
+            if failed == 1 { "is" } else { "are" }
+        ));
+    }
+    if let Some(first) = view.left_out().first() {
+        let more = view.left_out().len() - 1;
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        out.push(format!("“at least” marks intervals that leave something out ({first}{more})"));
+    }
+    let busy: Vec<f64> = view.summary.cells.iter().filter_map(|c| fmt::finite(c.busy)).collect();
+    if let Some((lo, hi)) = busy.iter().copied().reduce(f64::min).zip(busy.iter().copied().reduce(f64::max)) {
+        let share = if hi - lo < 0.01 {
+            fmt::percent(hi)
+        } else {
+            format!("{} to {}", fmt::percent(lo).trim_end_matches(" %"), fmt::percent(hi))
+        };
+        out.push(format!(
+            "requests arrive by a clock and engines work {share} of the time: gains are of that time, throughput follows the \
+             arrivals"
+        ));
+    }
     if view.priced.setup.tier == "bound" {
         out.push("times are lower limits of the roofline, never a prediction".to_owned());
     }
@@ -189,7 +215,10 @@ fn span(answers: &[&Answer]) -> String {
     }
     let what = if answers.iter().any(|a| words::below_cap(a)) {
         let nodes = |a: &Answer| fmt::fixed((a.rows - 1.0).max(0.0), 0);
-        format!("{}, about {} nodes", first.best.policy, range(nodes(first), nodes(last)))
+        match range(nodes(first), nodes(last)) {
+            one if one == "1" => format!("{}, about 1 node", first.best.policy),
+            some => format!("{}, about {some} nodes", first.best.policy),
+        }
     } else {
         words::choice(&first.best)
     };
@@ -202,19 +231,25 @@ pub(super) fn behind(view: &View<'_>) -> Vec<String> {
     let place = view.leading().first().copied().zip(view.context()).zip(view.headline_users());
     let Some(((anchor, context), users)) = place else { return out };
     let Some(a) = view.answer((anchor, context, users)) else { return out };
-    let who = format!("{}, {}, {} context", view.anchor(anchor), words::users(users), tokens(context));
+    let who = format!("{}, {}, {}", view.anchor(anchor), words::users(users), words::at_context(context));
     if a.best.budget > 0 {
         out.push(format!(
-            "{who}: {} is {}; half-widths {}. It is best in {} of the resamples{}.",
+            "{who}: {} is {}; half-widths {}. {}{}.",
             words::best(a),
             words::answer_gain(a),
             words::parts(a),
-            fmt::percent(a.p_best),
+            match fmt::finite(a.p_best) {
+                Some(p) => format!("It is best in {} of the resamples", fmt::percent(p)),
+                None => "How sure the choice is, too few requests tell".to_owned(),
+            },
             a.runner_up.as_ref().map_or_else(String::new, |r| {
                 let ahead = a.over_runner_up.map_or_else(String::new, |v| format!(", {} behind", by(v)));
                 format!("; next is {}{ahead}", words::choice(r))
             })
         ));
+        if a.at_least() {
+            out.push(format!("The interval is a lower bound of the uncertainty: {}.", a.left_out.join("; ")));
+        }
     } else {
         out.push(format!("{who}: no tree and no chain is faster than plain decoding."));
     }
@@ -234,7 +269,8 @@ pub(super) fn behind(view: &View<'_>) -> Vec<String> {
             "What would change {what}: {flip}, and keeping {kept} would then lose {}.",
             a.flips.iter().map(|f| f.loss).reduce(f64::max).map_or_else(String::new, fmt::percent)
         ),
-        None => format!("No single input, moved by its stated error, changes {what}."),
+        None if words::all_moved(a) => format!("No single input, moved by its stated error, changes {what}."),
+        None => format!("None of the inputs that were moved changes {what}."),
     });
     out
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 
-use super::view::{View, tokens};
+use super::view::View;
 use super::words;
 use crate::report::fmt::{self, percent, short};
 use crate::report::plot::{Bar, Bars, Part};
@@ -67,7 +67,7 @@ pub(super) fn breakdowns(view: &View<'_>) -> Option<Section> {
             if steps.len() > 6 && steps.iter().filter(|b| usual(b)).count() > 2 {
                 steps.retain(usual);
             }
-            let name = format!("{}, {} context", words::users(n), tokens(context));
+            let name = format!("{}, {}", words::users(n), words::at_context(context));
             Some((html! { (name) }, bars(&steps, &own, &name)?))
         })
         .collect();
@@ -118,8 +118,8 @@ fn bars(steps: &[&PricedBreakdown], own: &[&str], name: &str) -> Option<Markup> 
         values.push((all - values.iter().sum::<f64>()).max(0.0));
         let label = match (step.rows, step.draft) {
             (1, false) => "plain".to_owned(),
-            (n, true) => format!("{} nodes", n.saturating_sub(1)),
-            (n, false) => format!("{n} rows, no draft"),
+            (n, true) => words::count_nodes(n.saturating_sub(1)),
+            (n, false) => format!("{}, no draft", fmt::plural(u64::from(n), "row")),
         };
         let limits = LIMITS.map(|(limit, class)| (held_by(step, limit), class));
         let told = step

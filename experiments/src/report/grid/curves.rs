@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::view::{View, tokens};
+use super::view::View;
 use super::words;
-use crate::report::fmt::{finite, percent, short};
+use crate::report::fmt::{self, finite, percent, short};
 use crate::report::plot::{Axis, Chart, Kind, Look, Point, Series};
 use crate::report::sections::Section;
 use crate::results::{PricedCurve, PricedPoint};
@@ -37,7 +37,7 @@ pub(super) fn curves(view: &View<'_>) -> Option<Section> {
     let figures: Vec<(Markup, Markup)> = shown
         .iter()
         .filter_map(|c| {
-            let name = format!("{}, {} context", words::users(c.concurrency), tokens(c.context));
+            let name = format!("{}, {}", words::users(c.concurrency), words::at_context(c.context));
             let name = if deployments > 1 { format!("{name}, {}", c.deployment) } else { name };
             Some((html! { (name) }, chart(view, c, &name)?))
         })
@@ -102,7 +102,7 @@ fn chart(view: &View<'_>, curve: &PricedCurve, name: &str) -> Option<Markup> {
         .iter()
         .filter_map(|p| {
             let y = finite(p.measured_ms)?;
-            let note = format!("measured: {} ms at {} rows", short(y), p.rows);
+            let note = format!("measured: {} ms at {}", short(y), fmt::plural(u64::from(p.rows), "row"));
             Some(Point { x: f64::from(p.rows), y, note, ..Point::default() })
         })
         .collect();
@@ -134,7 +134,8 @@ pub(super) fn experts(view: &View<'_>) -> Option<Section> {
                 .iter()
                 .filter(|p| p.rows > 0)
                 .map(|p| {
-                    let note = format!("{}, {} rows: {} experts", form.model, p.rows, short(p.u));
+                    let note =
+                        format!("{}, {}: {} experts", form.model, fmt::plural(u64::from(p.rows), "row"), short(p.u));
                     Point { x: f64::from(p.rows), y: p.u, note, ..Point::default() }
                 })
                 .collect();

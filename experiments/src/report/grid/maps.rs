@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::view::{Place, View, tokens};
+use super::view::{Place, View};
 use super::words;
 use crate::report::fmt::{fixed, interval, short};
 use crate::report::plot::{Heat, HeatRow, Size, Tile};
@@ -37,7 +37,7 @@ pub(in crate::report) fn map(view: &View<'_>, anchor: usize, context: u32, size:
     let above: Vec<HeatRow> = above.filter(asked).collect();
     ladder.retain(asked);
     let heat = Heat {
-        title: format!("Speed-up over plain decoding, {}, {} context", view.anchor(anchor), tokens(context)),
+        title: format!("Speed-up over plain decoding, {}, {}", view.anchor(anchor), words::at_context(context)),
         x_label: X.to_owned(),
         columns: view.users.iter().map(u32::to_string).collect(),
         y_label: Y.to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn multiples(view: &View<'_>) -> Option<Markup> {
         div class="scroll" {
             div class="multiples" style={ "grid-template-columns: minmax(72px, auto) repeat(" (n) ", minmax(112px, 1fr)); max-width: " (110 + 210 * n) "px" } {
                 span {}
-                @for &c in &view.contexts { b { (tokens(c)) " context" } }
+                @for &c in &view.contexts { b { (words::at_context(c)) } }
                 @for &a in &anchors {
                     span class="who" { b { (view.anchors[a]) } @if let Some(tau) = view.unnamed_tau(a) { small { (tau) } } }
                     @for &c in &view.contexts {

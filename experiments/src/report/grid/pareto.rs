@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::view::{View, tokens};
+use super::view::View;
 use super::words;
 use crate::report::fmt::{finite, short};
 use crate::report::plot::{Axis, Chart, Kind, Look, Point, Series};
@@ -18,7 +18,7 @@ pub(super) fn pareto(view: &View<'_>) -> Option<Section> {
     let figures: Vec<(Markup, Markup)> = view
         .leading()
         .into_iter()
-        .filter_map(|a| Some((html! { (view.anchor(a)) ", " (tokens(context)) " context" }, chart(view, a, context)?)))
+        .filter_map(|a| Some((html! { (view.anchor(a)) ", " (words::at_context(context)) }, chart(view, a, context)?)))
         .collect();
     (!figures.is_empty()).then(|| Section {
         id: "pareto",
@@ -40,7 +40,7 @@ fn chart<'a>(view: &View<'a>, anchor: usize, context: u32) -> Option<Markup> {
     for (i, line) in view.lines.iter().enumerate() {
         let budgets = if Some(i) == view.ladder { some(&line.budgets) } else { Vec::new() };
         for &b in &budgets {
-            sets.push((format!("{b} nodes"), slot, column(&|u| view.cell((anchor, context, u), i, b))));
+            sets.push((words::count_nodes(b), slot, column(&|u| view.cell((anchor, context, u), i, b))));
             slot += 1;
         }
         if Some(i) != view.ladder {

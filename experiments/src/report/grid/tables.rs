@@ -42,7 +42,11 @@ pub(super) fn overview(view: &View<'_>, context: u32) -> Option<Markup> {
 }
 
 fn cell(view: &View<'_>, at: Place) -> Markup {
+    let failed = view.failed(at).len() as u64;
     let Some(a) = view.answer(at) else {
+        if failed > 0 {
+            return html! { td class="text refused" { "failed" } };
+        }
         let refused = view.refused(at);
         return match refused.first() {
             Some(r) => {
@@ -53,13 +57,14 @@ fn cell(view: &View<'_>, at: Place) -> Markup {
     };
     let plain = a.best.budget == 0;
     let tint = if plain { 4 } else { shade(a.speedup) };
-    let unsure = a.p_best < SURE && !plain;
+    let unsure = a.p_best.filter(|p| *p < SURE && !plain);
     html! {
         td class={ "text tint t" (tint) } title=(words::sources(view, at, &a.best)) {
             b { (words::best(a)) }
             @if !plain { " " span class="gain" { (words::glued(&words::answer_gain(a))) } }
             @if words::outside(view, at, &a.best) { small { "outside its tables" } }
-            @if unsure { small { "best in " (words::glued(&fmt::percent(a.p_best))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
+            @if failed > 0 { small { (fmt::plural(failed, "candidate")) " failed" } }
+            @if let Some(p) = unsure { small { "best in " (words::glued(&fmt::percent(p))) @if let Some(r) = &a.runner_up { ", else " span class="whole" { (words::brief(r)) } } } }
         }
     }
 }
@@ -76,6 +81,13 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
     // Where all figures come from the same places, that is said once.
     let flags: BTreeSet<String> = answers.iter().map(|(at, a)| words::sources(view, *at, &a.best)).collect();
     let differ = flags.len() > 1;
+    let open = view.open_loop();
+    let mut left_out: Vec<&str> = Vec::new();
+    for line in answers.iter().flat_map(|(_, a)| &a.left_out) {
+        if !left_out.contains(&line.as_str()) {
+            left_out.push(line);
+        }
+    }
     Some(html! {
         @if let (false, Some(all)) = (differ, flags.first().filter(|f| !f.is_empty())) { p class="note" { (all) "." } }
         div class="scroll" { table class="full" {
@@ -89,19 +101,21 @@ pub(super) fn full(view: &View<'_>, anchor: usize, context: u32) -> Option<Marku
                 @if let Some(r) = reference { th scope="col" { "Over " (words::brief(r)) small { "today" } } }
                 @if fixed_too { th class="text" scope="col" { "Best fixed" small { "gain over plain" } } }
                 th scope="col" { "Best in" small { "of resamples" } }
+                @if open { th scope="col" { "Throughput" small { "tok / s, idle included" } } th scope="col" { "Busy" small { "of the time" } } }
                 th class="text" scope="col" { "Next" small { "behind by" } }
                 th class="text wrap" scope="col" { "What would change it" @if fixed_too { small { "the best fixed size, where the best is another" } } }
                 @if differ { th class="text" scope="col" { "Figures" } }
             } }
             tbody { @for (at, a) in &answers { (line(view, *at, a, (reference.is_some(), fixed_too, differ))) } }
         } }
+        @if !left_out.is_empty() { p class="note" { "Left out of the intervals, which are lower bounds: " (words::glued(&left_out.join("; "))) "." } }
     })
 }
 
 fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): (bool, bool, bool)) -> Markup {
     let flip = words::flip(a);
     let plain = a.best.budget == 0;
-    let parts = [a.parts.sampling, a.parts.model, a.parts.transfer].map(words::points).join(" / ");
+    let parts = [a.parts.sampling, a.parts.model, a.parts.transfer].map(words::part).join(" / ");
     html! {
         tr {
             td class="text" { (a.concurrency) }
@@ -112,44 +126,103 @@ fn line(view: &View<'_>, at: Place, a: &Answer, (reference, fixed_too, differ): 
             td class=[plain.then_some("missing")] { @if plain { (MISSING) } @else { (parts) } }
             @if reference { td { (fmt::or_dash(a.over_reference, words::gain)) } }
             @if fixed_too { td class="text" { @match &a.best_fixed { Some(f) => { (words::brief(&f.choice)) " " span class="dim" { (words::gain(f.speedup)) } } None => { (MISSING) } } } }
-            td { (fmt::percent(a.p_best)) }
+            td { (fmt::or_dash(a.p_best, fmt::percent)) }
+            @if view.open_loop() { @let (rate, busy) = load(view, at, a); td { (rate) } td { (busy) } }
             td class="text" { @match &a.runner_up {
                 Some(r) => { (words::brief(r)) @if let Some(v) = fmt::finite(a.over_runner_up) { " " span class="dim" { (fmt::percent((v - 1.0).max(0.0))) } } }
                 None => { (MISSING) }
             } }
-            td class="text wrap" { (flip.as_deref().unwrap_or("no single input")) }
+            td class="text wrap" { (flip.as_deref().unwrap_or(words::unflipped(a))) }
             @if differ { td class="text dim" { (words::sources(view, at, &a.best)) } }
         }
     }
 }
 
-/// Lines of the answers at the report's context for a terminal and for Markdown: heads, then rows.
-pub(super) fn lines(view: &View<'_>) -> (Vec<String>, Vec<Vec<String>>) {
-    let heads = ["acceptance", "context", "users", "run", "gain", "best in", "next", "what would change it"];
+/// Throughput with idle time and busy share of an answer's choice.
+fn load(view: &View<'_>, at: Place, a: &Answer) -> (String, String) {
+    let cell = view.chosen(at, &a.best.policy, a.best.budget);
+    let of = |f: fn(&crate::results::Cell) -> Option<f64>| cell.and_then(f);
+    (fmt::or_dash(of(|c| c.tok_s), fmt::short), fmt::or_dash(of(|c| c.busy), fmt::percent))
+}
+
+/// A table in words.
+pub(super) struct Lines {
+    /// Heads of the columns, and whether they are numbers.
+    pub heads: Vec<(String, bool)>,
+    /// Rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The answers at the report's context for a terminal and for Markdown.
+pub(super) fn lines(view: &View<'_>) -> Lines {
+    let mut heads = vec![("acceptance", false), ("context", true), ("users", true), ("run", false), ("gain", false)];
+    let open = view.open_loop();
+    if open {
+        heads.extend([("tok/s", true), ("busy", true)]);
+    }
+    heads.extend([("best in", true), ("next", false), ("what would change it", false)]);
+    let heads = heads.into_iter().map(|(head, number)| (head.to_owned(), number)).collect::<Vec<_>>();
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let Some(context) = view.context() else { return (heads.map(str::to_owned).into(), rows) };
+    let Some(context) = view.context() else { return Lines { heads, rows } };
+    let dash = || MISSING.to_owned();
     for anchor in 0..view.anchors.len() {
         for &u in &view.users {
             let at = (anchor, context, u);
-            let dash = || MISSING.to_owned();
-            let rest = if let Some(a) = view.answer(at) {
+            let failed = view.failed(at).len();
+            let mut row = vec![view.anchor(anchor), tokens(context), u.to_string()];
+            if let Some(a) = view.answer(at) {
                 let gain = words::answer_gain(a);
-                [
-                    words::best(a),
-                    if gain.is_empty() { dash() } else { gain },
-                    fmt::percent(a.p_best),
-                    a.runner_up.as_ref().map_or_else(dash, words::brief),
-                    words::flip(a).unwrap_or_else(|| "no single input".to_owned()),
-                ]
+                let lost = if failed > 0 { format!(" ({failed} failed)") } else { String::new() };
+                row.extend([words::best(a) + &lost, if gain.is_empty() { dash() } else { gain }]);
+                if open {
+                    let (rate, busy) = load(view, at, a);
+                    row.extend([rate, busy]);
+                }
+                row.push(fmt::or_dash(a.p_best, fmt::percent));
+                row.push(a.runner_up.as_ref().map_or_else(dash, words::brief));
+                row.push(words::flip(a).unwrap_or_else(|| words::unflipped(a).to_owned()));
+            } else if failed > 0 {
+                row.push("failed".to_owned());
             } else if let Some(r) = view.refused(at).first() {
-                let cap = r.largest_cap.map_or_else(String::new, |c| format!(", at most {c}"));
-                [format!("does not fit{cap}"), dash(), dash(), dash(), dash()]
+                row.push(
+                    r.largest_cap.map_or_else(|| "does not fit".to_owned(), |c| format!("does not fit, at most {c}")),
+                );
             } else {
                 continue;
-            };
-            let head = [view.anchor(anchor), tokens(context), u.to_string()];
-            rows.push(head.into_iter().chain(rest).collect());
+            }
+            row.resize_with(heads.len(), dash);
+            rows.push(row);
         }
     }
-    (heads.map(str::to_owned).into(), rows)
+    Lines { heads, rows }
+}
+
+/// Lines of what is in no answer, and of what intervals leave out, for below the table: at most `most` of each.
+pub(super) fn remarks(view: &View<'_>, most: usize) -> Vec<String> {
+    let some = |mut lines: Vec<String>| {
+        let more = lines.len().saturating_sub(most);
+        lines.truncate(most);
+        if more > 0 {
+            lines.push(format!("and {more} more, all of them in priced.json"));
+        }
+        lines
+    };
+    let lost = |f: &crate::results::FailedCell| {
+        let what = f.choice.as_ref().map_or_else(|| "every candidate".to_owned(), words::brief);
+        let at = format!("{}, {}, {}", f.acceptance, words::at_context(f.context), words::users(f.concurrency));
+        format!("failed and in no answer: {what} ({at}): {}", f.reason)
+    };
+    let mut out = some(view.priced.failed.iter().map(lost).collect());
+    let left_out = view.left_out().into_iter();
+    out.extend(some(left_out.map(|line| format!("“at least”, since not all was computed: {line}")).collect()));
+    // Flips by the cost model name what is timed; the others need a word of where they come from.
+    let mut flips = view.priced.answers.iter().flat_map(|a| &a.flips);
+    if let Some(f) = flips.find(|f| f.key != "experts" && !f.input.starts_with("time of ")) {
+        out.push(format!("inputs such as “{}” are parameters of the acceptance process: `treeline profiles NAME` shows each with its source", f.input));
+    }
+    if view.open_loop() {
+        let note = "requests arrive by a clock: gains are of the engine while it works, tok/s is over all time";
+        out.push(note.to_owned());
+    }
+    out
 }

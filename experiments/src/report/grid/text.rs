@@ -3,7 +3,7 @@
 use maud::{PreEscaped, html};
 
 use super::page::GRID;
-use super::view::{View, tokens};
+use super::view::View;
 use super::{answer, maps, tables, words};
 use crate::report::page::PALETTE;
 use crate::report::plot::{EDGES, Size, Tile, edge, printed, px, text_width};
@@ -11,13 +11,17 @@ use crate::report::plot::{EDGES, Size, Tile, edge, printed, px, text_width};
 /// Rows of the terminal's table; the page has all.
 const ROWS: usize = 40;
 
+/// Failures, and reasons of open intervals, that stand below it.
+const REMARKS: usize = 5;
+
 /// An aligned table of the answers at the report's context, at most `width` columns wide; columns that do not fit go from
 /// the right. Ends with a newline; empty without answers.
 pub(in crate::report) fn table(view: &View<'_>, colour: bool, width: usize) -> String {
-    let (heads, mut rows) = tables::lines(view);
+    let tables::Lines { heads, mut rows } = tables::lines(view);
     if rows.is_empty() {
         return String::new();
     }
+    let (heads, numbers): (Vec<String>, Vec<bool>) = heads.into_iter().unzip();
     if rows.len() > ROWS {
         // Every source at a few concurrencies says more than some sources at all of them.
         let kept = view.few_users();
@@ -33,7 +37,7 @@ pub(in crate::report) fn table(view: &View<'_>, colour: bool, width: usize) -> S
     let line = |row: &[String]| {
         let cells = row.iter().take(kept).zip(&wide).enumerate().map(|(i, (text, w))| {
             let gap = " ".repeat(w - text.chars().count());
-            if i == 1 || i == 2 || i == 5 { format!("{gap}{text}") } else { format!("{text}{gap}") }
+            if numbers[i] { format!("{gap}{text}") } else { format!("{text}{gap}") }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -56,6 +60,28 @@ pub(in crate::report) fn table(view: &View<'_>, colour: bool, width: usize) -> S
         )));
         out.push('\n');
     }
+    for line in tables::remarks(view, REMARKS) {
+        out.push_str(&wrapped(&line, width));
+        out.push('\n');
+    }
+    out
+}
+
+/// Broken at spaces to lines of at most `width` characters, all but the first indented. A longer word stands on its own.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in text.split(' ') {
+        let long = word.chars().count();
+        if column > 0 && column + 1 + long > width {
+            out.push_str("\n  ");
+            column = 2;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += long;
+    }
     out
 }
 
@@ -68,20 +94,26 @@ pub(in crate::report) fn markdown(view: &View<'_>) -> String {
         let body: String = rows.iter().map(|r| row(r)).collect();
         format!("\n**{title}**\n\n{}{}{body}", row(&heads), row(&rule))
     };
-    let (heads, rows) = tables::lines(view);
+    let tables::Lines { heads, rows } = tables::lines(view);
     if !rows.is_empty() {
-        out.push_str(&grid("What to run".to_owned(), heads, rows));
+        out.push_str(&grid("What to run".to_owned(), heads.into_iter().map(|h| h.0).collect(), rows));
+    }
+    let remarks = tables::remarks(view, usize::MAX);
+    if !remarks.is_empty() {
+        let list: String = remarks.iter().map(|line| format!("* {}\n", line.replace(['\n', '\r'], " "))).collect();
+        out.push_str(&format!("\n{list}"));
     }
     let Some(context) = view.context() else { return out };
     for anchor in view.leading() {
         let Some(heat) = maps::map(view, anchor, context, Size::Large) else { continue };
-        let heads = std::iter::once("nodes \\ users".to_owned()).chain(heat.columns.iter().cloned()).collect();
+        let heads = std::iter::once("nodes, by users".to_owned()).chain(heat.columns.iter().cloned()).collect();
         let rows = heat
             .above
             .iter()
             .chain(&heat.ladder)
             .map(|r| std::iter::once(r.label.clone()).chain(r.tiles.iter().map(spoken)).collect());
-        let title = format!("Speed-up over plain decoding (×), {}, {} context", view.anchor(anchor), tokens(context));
+        let title =
+            format!("Speed-up over plain decoding (×), {}, {}", view.anchor(anchor), words::at_context(context));
         out.push_str(&grid(title, heads, rows.collect()));
     }
     out

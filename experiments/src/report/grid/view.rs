@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::fmt::{finite, fixed};
 use crate::report::model;
-use crate::results::{Answer, Cell, Priced, RefusedCell, Summary};
+use crate::results::{Answer, Cell, FailedCell, Priced, RefusedCell, Summary};
 
 /// The context that a report speaks of, where the run has several: the one nearest to it.
 const CONTEXT: u32 = 8192;
@@ -58,7 +58,8 @@ impl<'a> View<'a> {
         let mut anchors: Vec<&str> = priced.acceptances.iter().map(|a| a.name.as_str()).collect();
         let named = summary.cells.iter().filter_map(|c| c.acceptance.as_deref());
         let also = priced.refused.iter().map(|r| r.acceptance.as_str());
-        for name in named.chain(also).chain(priced.answers.iter().map(|a| a.acceptance.as_str())) {
+        let lost = priced.failed.iter().map(|f| f.acceptance.as_str());
+        for name in named.chain(also).chain(lost).chain(priced.answers.iter().map(|a| a.acceptance.as_str())) {
             if !anchors.contains(&name) {
                 anchors.push(name);
             }
@@ -106,7 +107,9 @@ impl<'a> View<'a> {
         }
         let found = priced.answers.iter().filter_map(|a| Some((place(&a.acceptance, a.context, a.concurrency)?, a)));
         let answers: BTreeMap<Place, &Answer> = found.collect();
-        let places = || cells.keys().chain(refused.keys()).chain(answers.keys());
+        let failed: Vec<Place> =
+            priced.failed.iter().filter_map(|f| place(&f.acceptance, f.context, f.concurrency)).collect();
+        let places = || cells.keys().chain(refused.keys()).chain(answers.keys()).chain(&failed);
         let contexts: BTreeSet<u32> = places().map(|p| p.1).collect();
         let users: BTreeSet<u32> = places().map(|p| p.2).collect();
         let mut ladder: Option<usize> = None;
@@ -203,6 +206,30 @@ impl<'a> View<'a> {
     /// What was refused at a place.
     pub fn refused(&self, at: Place) -> &[&'a RefusedCell] {
         self.refused.get(&at).map_or(&[], Vec::as_slice)
+    }
+
+    /// What failed at a place.
+    pub fn failed(&self, at: Place) -> Vec<&'a FailedCell> {
+        let here = |f: &&FailedCell| {
+            Some(&f.acceptance.as_str()) == self.anchors.get(at.0) && (f.context, f.concurrency) == (at.1, at.2)
+        };
+        self.priced.failed.iter().filter(here).collect()
+    }
+
+    /// Whether requests arrive by a clock, so that engines idle.
+    pub fn open_loop(&self) -> bool {
+        self.summary.cells.iter().any(|c| c.busy.is_some())
+    }
+
+    /// What intervals leave out, each once, in the order of the answers.
+    pub fn left_out(&self) -> Vec<&'a str> {
+        let mut out: Vec<&str> = Vec::new();
+        for line in self.priced.answers.iter().flat_map(|a| &a.left_out) {
+            if !out.contains(&line.as_str()) {
+                out.push(line);
+            }
+        }
+        out
     }
 
     /// The answer at a place.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::breakdown::by_part;
-use super::view::{Place, View, tokens};
+use super::view::{Place, View};
 use super::words;
 use crate::report::fmt::{self, finite, fixed, short, signed};
 use crate::report::plot::{Move, Step, Steps};
@@ -56,7 +56,7 @@ fn figure(view: &View<'_>, at: Place) -> Option<(Markup, Markup)> {
         text: format!("{}×", fixed(speedup, 2)),
         note: String::new(),
     });
-    let name = format!("{}, {}, {} context", view.anchor(at.0), words::users(at.2), tokens(at.1));
+    let name = format!("{}, {}, {}", view.anchor(at.0), words::users(at.2), words::at_context(at.1));
     let svg = Steps {
         title: format!("From plain decoding to the best tree, {name}"),
         label: "throughput over plain decoding (×)".to_owned(),
@@ -94,7 +94,7 @@ fn rungs(view: &View<'_>, at: Place, line: usize, best: &Cell) -> Vec<Step> {
             kind: Move::Change,
             value: tau - before.1,
             text: format!("{} tokens", signed(tau - before.1, 2)),
-            note: format!("τ {} with {} nodes", fixed(tau, 2), cell.budget),
+            note: format!("τ {} with {}", fixed(tau, 2), words::count_nodes(cell.budget)),
         });
         before = (cell.budget, tau);
     }
@@ -132,7 +132,11 @@ fn costs(view: &View<'_>, at: Place, best: &Cell, loss: f64) -> Vec<Step> {
     let shown: f64 = extra.iter().map(|e| e.1).sum();
     let step = |(name, ms): (&str, f64)| {
         let value = -loss * ms / shown;
-        let note = format!("{name}: {} ms more in a step of {} rows a user", signed(ms, 3), tree.rows);
+        let note = format!(
+            "{name}: {} ms more in a step of {} a user",
+            signed(ms, 3),
+            fmt::plural(u64::from(tree.rows), "row")
+        );
         Step {
             label: name.to_owned(),
             kind: Move::Change,
@@ -183,7 +187,7 @@ pub(super) fn margins(view: &View<'_>) -> Option<Markup> {
         pair.map_or_else(|| fmt::MISSING.to_owned(), |(n, b)| format!("{} %", signed(100.0 * (n / b - 1.0), 1)))
     };
     Some(html! {
-        h3 { "Rung by rung: " (view.anchor(anchor)) ", " (words::users(users)) ", " (tokens(context)) " context" }
+        h3 { "Rung by rung: " (view.anchor(anchor)) ", " (words::users(users)) ", " (words::at_context(context)) }
         @if let Some(text) = cliffs(&cells) { p { (words::glued(&text)) } }
         div class="scroll" { table class="margins" {
             thead { tr {

@@ -28,7 +28,7 @@ pub(super) fn run(a: &Answer) -> String {
     match (c.policy.as_str(), c.budget) {
         (_, 0) | ("chain", _) => choice(c),
         ("best-first", n) if !below_cap(a) => fmt::plural(u64::from(n), "node"),
-        (policy, n) if !below_cap(a) => format!("{policy} with {n} nodes"),
+        (policy, n) if !below_cap(a) => format!("{policy} with {}", count_nodes(n)),
         (policy, _) => format!("{policy} with {}", nodes(a)),
     }
 }
@@ -64,18 +64,19 @@ fn whole(speedup: f64) -> f64 {
     if value == 0.0 { 0.0 } else { value }
 }
 
-/// "+18 % ± 4 %" where the interval is even, else "+18 % (+12 to +21 %)"; multiples from twice on.
-pub(super) fn gain_with_interval(speedup: f64, lo: f64, hi: f64) -> String {
+/// "+18 % ± 4 %" where the interval is even, else "+18 % (+12 to +21 %)"; multiples from twice on. "± at least 4 %" where
+/// the interval leaves something out, and "no interval" where it leaves out everything.
+pub(super) fn gain_with_interval(speedup: f64, lo: Option<f64>, hi: Option<f64>, at_least: bool) -> String {
     let alone = gain(speedup);
-    if !(lo.is_finite() && hi.is_finite() && lo <= hi) {
-        return alone;
-    }
+    let ends = fmt::finite(lo).zip(fmt::finite(hi)).filter(|(lo, hi)| lo <= hi);
+    let Some((lo, hi)) = ends else { return format!("{alone} (no interval)") };
     let even = ((hi - speedup) - (speedup - lo)).abs() <= 0.25 * (hi - lo) || hi - lo < 0.02;
+    let least = if at_least { "at least " } else { "" };
     match (speedup >= MULTIPLE, even) {
-        (true, true) => format!("{alone} ± {}", fixed((hi - lo) / 2.0, 2)),
-        (true, false) => format!("{alone} ({}–{})", fixed(lo, 2), fixed(hi, 2)),
-        (false, true) => format!("{alone} ± {} %", points((hi - lo) / 2.0)),
-        (false, false) => format!("{alone} ({} to {} %)", signed(whole(lo), 0), signed(whole(hi), 0)),
+        (true, true) => format!("{alone} ± {least}{}", fixed((hi - lo) / 2.0, 2)),
+        (true, false) => format!("{alone} ({least}{}–{})", fixed(lo, 2), fixed(hi, 2)),
+        (false, true) => format!("{alone} ± {least}{} %", points((hi - lo) / 2.0)),
+        (false, false) => format!("{alone} ({least}{} to {} %)", signed(whole(lo), 0), signed(whole(hi), 0)),
     }
 }
 
@@ -87,14 +88,36 @@ pub(super) fn points(half: f64) -> String {
 
 /// "+18 % ± 4 %" of an answer; plain decoding has no gain.
 pub(super) fn answer_gain(a: &Answer) -> String {
-    if a.best.budget == 0 { String::new() } else { gain_with_interval(a.speedup, a.lo, a.hi) }
+    if a.best.budget == 0 { String::new() } else { gain_with_interval(a.speedup, a.lo, a.hi, a.at_least()) }
 }
 
-/// "sampling 1, model 3, transfer 2": what an interval is made of, half-widths in per cent of the speed-up.
+/// What a part that nobody computed is called.
+pub(super) const NOT_COMPUTED: &str = "not computed";
+
+/// A part's half-width in points, or that it was not computed.
+pub(super) fn part(half: Option<f64>) -> String {
+    fmt::finite(half).map_or_else(|| NOT_COMPUTED.to_owned(), points)
+}
+
+/// "sampling ± 1 %, model not computed, transfer ± 2 %": what an interval is made of, half-widths in per cent of the speed-up.
 pub(super) fn parts(a: &Answer) -> String {
     let p = &a.parts;
     let named = [("sampling", p.sampling), ("model", p.model), ("transfer", p.transfer)];
-    named.map(|(name, half)| format!("{name} ± {} %", points(half))).join(", ")
+    let said = |(name, half): (&str, Option<f64>)| match fmt::finite(half) {
+        Some(half) => format!("{name} ± {} %", points(half)),
+        None => format!("{name} {NOT_COMPUTED}"),
+    };
+    named.map(said).join(", ")
+}
+
+/// Whether every input with a stated error was moved.
+pub(super) fn all_moved(a: &Answer) -> bool {
+    !a.left_out.iter().any(|line| ["model:", "transfer:"].iter().any(|part| line.starts_with(part)))
+}
+
+/// What is said where no input changes an answer.
+pub(super) fn unflipped(a: &Answer) -> &'static str {
+    if all_moved(a) { "no single input" } else { "none of the inputs that were moved" }
 }
 
 /// The text with numbers kept beside their signs on one line.
@@ -125,9 +148,17 @@ pub(super) fn outside(view: &View<'_>, at: Place, c: &Choice) -> bool {
     view.chosen(at, &c.policy, c.budget).is_some_and(|cell| cell.in_domain == Some(false))
 }
 
-/// "at 8k".
+/// "8k context", "500 tokens of context".
 pub(super) fn at_context(context: u32) -> String {
-    format!("{} context", tokens(context))
+    match tokens(context) {
+        round if round.ends_with('k') => format!("{round} context"),
+        _ => format!("{} of context", fmt::plural(u64::from(context), "token")),
+    }
+}
+
+/// "16 nodes", "1 node".
+pub(super) fn count_nodes(n: u32) -> String {
+    fmt::plural(u64::from(n), "node")
 }
 
 #[cfg(test)]
@@ -137,11 +168,17 @@ mod tests {
     #[test]
     fn gains_are_per_cent_below_twice_and_multiples_above() {
         assert_eq!([1.18, 0.874, 1.001, 0.999, 2.123].map(gain), ["+18 %", "−13 %", "+0 %", "+0 %", "2.12×"]);
-        assert_eq!(gain_with_interval(1.18, 1.14, 1.22), "+18 % ± 4 %");
-        assert_eq!(gain_with_interval(1.18, 1.12, 1.20), "+18 % (+12 to +20 %)");
-        assert_eq!(gain_with_interval(3.0, 2.8, 3.2), "3.00× ± 0.20");
-        assert_eq!(gain_with_interval(1.18, f64::NAN, 1.2), "+18 %");
-        assert_eq!(gain_with_interval(1.0, 0.997, 1.003), "+0 % ± 0.3 %");
+        let shown = |speedup, lo, hi| gain_with_interval(speedup, Some(lo), Some(hi), false);
+        assert_eq!(shown(1.18, 1.14, 1.22), "+18 % ± 4 %");
+        assert_eq!(shown(1.18, 1.12, 1.20), "+18 % (+12 to +20 %)");
+        assert_eq!(shown(3.0, 2.8, 3.2), "3.00× ± 0.20");
+        assert_eq!(shown(1.18, f64::NAN, 1.2), "+18 % (no interval)");
+        assert_eq!(shown(1.0, 0.997, 1.003), "+0 % ± 0.3 %");
+        let least = |speedup, lo, hi| gain_with_interval(speedup, Some(lo), Some(hi), true);
+        assert_eq!(least(1.18, 1.14, 1.22), "+18 % ± at least 4 %");
+        assert_eq!(least(1.18, 1.12, 1.20), "+18 % (at least +12 to +20 %)");
+        assert_eq!(least(3.0, 2.8, 3.2), "3.00× ± at least 0.20");
+        assert_eq!(gain_with_interval(1.18, None, None, true), "+18 % (no interval)");
     }
 
     #[test]
@@ -152,5 +189,10 @@ mod tests {
             ["plain decoding", "a chain of 7", "best-first 24"]
         );
         assert_eq!(brief(&c("batch-wide", 64)), "batch-wide 64");
+        assert_eq!(
+            [1, 500, 1024, 1000].map(at_context),
+            ["1 token of context", "500 tokens of context", "1k context", "1k context"]
+        );
+        assert_eq!([1, 2].map(count_nodes), ["1 node", "2 nodes"]);
     }
 }

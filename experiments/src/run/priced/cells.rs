@@ -1,7 +1,7 @@
 //! From the figures of a simulated cell to the cell of the summary.
 
 use super::plan::Group;
-use crate::decide::central;
+use crate::decide::{LEAST, central};
 use crate::priced::{Ready, Simulated};
 use crate::results::{Cell, CellDetail, Source};
 use crate::run::figures::phase_name;
@@ -23,8 +23,10 @@ impl Frame<'_> {
         let (candidate, profiles) = (&prepared.candidates[run.candidate], &prepared.profiles);
         let (r, g, d) = (&run.result, self.group, &profiles.deployment);
         let parts = |f: fn(&RequestSums) -> (f64, f64)| r.per_request.iter().map(f).collect::<Vec<_>>();
+        let few = acceptance.requests < LEAST;
         let interval = |draws: &[f64], scale: f64| {
-            central(draws).map_or((None, None), |(lo, hi)| (Some(lo * scale), Some(hi * scale)))
+            let ends = central(draws).filter(|_| !few);
+            ends.map_or((None, None), |(lo, hi)| (Some(lo * scale), Some(hi * scale)))
         };
         let user = f64::from(g.concurrency);
         let tau = interval(&resamples.ratios(&parts(|s| (s.tokens, s.rounds))), 1.0);
@@ -66,6 +68,7 @@ impl Frame<'_> {
             tok_s_hi: tok.1,
             tok_s_user: finite(r.tok_s / user),
             tok_s_gpu: finite(r.tok_s / ranks),
+            busy: None,
             joules_per_token: finite(r.joules_per_token),
             power_w: finite(r.watts),
             speedup: plain.and_then(|p| finite(r.tok_s / p.result.tok_s)),

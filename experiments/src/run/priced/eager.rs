@@ -56,7 +56,10 @@ pub(super) fn scenario(view: &View<'_>) -> Option<Scenario> {
     let (graph, lazy) = *hidden.first()?;
     let verdict = match wins.as_slice() {
         [] => "Eight nodes from graphs are faster at every concurrency".to_owned(),
-        some => format!("Sixteen nodes without graphs are faster only at concurrency {some:?}"),
+        some => {
+            let some: Vec<String> = some.iter().map(u32::to_string).collect();
+            format!("Sixteen nodes without graphs are faster only at concurrency {}", some.join(", "))
+        }
     };
     Some(Scenario {
         title: "Budget 8 with graphs against 16 without".to_owned(),

@@ -32,7 +32,9 @@ pub(super) fn setup(profiles: &Profiles, run: &PricedRun, cost: &CostModel) -> P
         experts: profiles.spec.experts.clone(),
         arrivals: match run.arrivals {
             ArrivalsSpec::Closed => "closed".to_owned(),
-            ArrivalsSpec::Poisson { rate } => format!("poisson, {rate} requests a second"),
+            ArrivalsSpec::Poisson { rate } => {
+                format!("poisson, {rate} request{} a second", if rate == 1.0 { "" } else { "s" })
+            }
         },
         prefill: profiles.spec.prefill.name().to_owned(),
         describe: lines(cost.describe()),

@@ -5,6 +5,7 @@ use super::plan::Group;
 use super::store::{GroupFile, load, store};
 use crate::decide::answer;
 use crate::priced::{PLAIN, Prepared, Ready, Simulated};
+use crate::results::FailedCell;
 use crate::run::execute::message;
 use crate::run::progress::Progress;
 use rayon::prelude::*;
@@ -16,8 +17,8 @@ use std::time::Instant;
 pub(super) struct Done {
     /// Its file; `None` when its source or the group itself failed.
     pub file: Option<GroupFile>,
-    /// Cells that failed: label and why.
-    pub failed: Vec<(String, String)>,
+    /// Cells that failed, each with its label.
+    pub failed: Vec<(String, FailedCell)>,
     /// Whether an earlier run had finished it.
     pub kept: bool,
     /// Seconds that it took.
@@ -31,7 +32,8 @@ pub(super) fn run(prepared: &Prepared<'_>, groups: &[Group], dir: &Path, resume:
         groups.iter().zip(&kept).filter(|(_, k)| k.is_some() == wanted).map(|(g, _)| g.runs.len()).sum()
     };
     let (left, finished) = (cells(false), cells(true));
-    let progress = Progress::new(left + finished, finished, left as u64, quiet);
+    // In request-rounds: a cell of hours must be seen to move.
+    let progress = Progress::new(left + finished, finished, left as u64 * u64::from(prepared.run.rounds), quiet);
     let bench = Bench { prepared, dir, progress: &progress };
     let sources: Vec<usize> = (0..prepared.sources.len()).collect();
     let mut done: Vec<(usize, Done)> = sources
@@ -79,18 +81,25 @@ impl Bench<'_> {
         };
         let lost = |i: usize| {
             let group = &groups[i];
-            self.progress.cell(group.runs.len() as u64).group(group.runs.len(), &group.label, Some(&why));
-            Done { file: None, failed: vec![(group.label.clone(), why.clone())], kept: false, wall_s: None }
+            self.progress.cell(self.work(group)).group(group.runs.len(), &group.label, Some(&why));
+            let failed = vec![(group.label.clone(), group.failed(self.prepared, None, why.clone()))];
+            Done { file: None, failed, kept: false, wall_s: None }
         };
         wanted.iter().map(|&i| (i, lost(i))).collect()
     }
 
+    /// Request-rounds of a group.
+    fn work(&self, group: &Group) -> u64 {
+        group.runs.len() as u64 * u64::from(self.prepared.run.rounds)
+    }
+
     fn group(&self, ready: &Ready<'_>, group: &Group) -> Done {
         let begun = Instant::now();
-        let cell = self.progress.cell(group.runs.len() as u64);
-        let (mut runs, mut failed): (Vec<Simulated>, Vec<(String, String)>) = (Vec::new(), Vec::new());
+        let cell = self.progress.cell(self.work(group));
+        let (mut runs, mut failed): (Vec<Simulated>, Vec<(String, FailedCell)>) = (Vec::new(), Vec::new());
         for &i in &group.runs {
-            let simulated = || ready.simulate(i, group.context, group.concurrency);
+            let seen = |rounds| cell.work(rounds);
+            let simulated = || ready.simulate_watched(i, group.context, group.concurrency, &seen);
             let why = match catch_unwind(AssertUnwindSafe(simulated)) {
                 Ok(Ok(run)) => {
                     runs.push(run);
@@ -100,7 +109,8 @@ impl Bench<'_> {
                 Err(panic) => format!("panicked: {}", message(&*panic)),
             };
             let c = &self.prepared.candidates[i];
-            failed.push((format!("{} budget {}, {}", c.kind, c.budget, group.label), why));
+            let label = format!("{} budget {}, {}", c.kind, c.budget, group.label);
+            failed.push((label, group.failed(self.prepared, Some(c.choice()), why)));
         }
         let frame = Frame { group, ready };
         let plain = runs.iter().find(|r| self.prepared.candidates[r.candidate].kind == PLAIN);
@@ -110,13 +120,83 @@ impl Bench<'_> {
             answer: answer(&ready.setting(group.context, group.concurrency, &runs), &ready.resamples),
             cells: runs.iter().map(|run| frame.detail(run, plain)).collect(),
         };
-        // A group with a failed cell is repeated whole by `--resume`.
-        if failed.is_empty()
-            && let Err(e) = store(self.dir, &file)
-        {
-            failed.push((group.label.clone(), format!("{e:#}")));
+        // A group that lacks a cell is repeated whole by `--resume`; until then the report needs the others.
+        if let Err(e) = store(self.dir, &file) {
+            failed.push((group.label.clone(), group.failed(self.prepared, None, format!("{e:#}"))));
         }
-        cell.group(group.runs.len(), &group.label, failed.first().map(|f| f.1.as_str()));
+        let why = failed.first().map(|(label, f)| format!("{label}: {}", f.reason));
+        cell.group(group.runs.len(), &group.label, why.as_deref());
         Done { file: Some(file), failed, kept: false, wall_s: Some(begun.elapsed().as_secs_f64()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Backend, Overrides, load_text};
+    use crate::run::priced::plan::Plan;
+    use std::path::Path;
+    use treeline_policies::Registry;
+    use treeline_sim::batch::fast::FastPolicy;
+
+    const TEXT: &str = r#"name = "g"
+seed = 1
+record = "summary"
+bootstrap = 100
+[backend]
+kind = "sim"
+[deployment]
+engine = "sglang-0.5.14-b300-tp8"
+model = "kimi-k2.6"
+drafter = "kimi-k2.6-dflash"
+experts = "uniform"
+tier = "table"
+allow_extrapolation = true
+prefill = "excluded"
+[workload]
+concurrency = [1, 4]
+context = [1024]
+response = 48
+requests = 20
+rounds = 256
+[[acceptance]]
+name = "a"
+process = "kimi-k2.5-dflash-mtbench"
+variants = false
+[[acceptance]]
+name = "b"
+process = "kimi-k2.6-dspark"
+variants = false
+[[policy]]
+kind = "best-first"
+budget = [4, 8]
+"#;
+
+    /// A cell that cannot be simulated is named, its neighbours have figures and an answer, their file is there for the
+    /// report, and `--resume` tries them again.
+    #[test]
+    fn one_failing_cell_does_not_lose_its_neighbours() {
+        let experiment =
+            load_text(TEXT, "g.toml", Path::new("."), &Registry::builtin(), &Overrides::default()).unwrap();
+        let Backend::Priced(run) = &experiment.backend else { panic!("not priced") };
+        let mut prepared = Prepared::new(&experiment, run).unwrap();
+        // Beyond the tables that are built for its budget.
+        prepared.candidates[2].fast = Some(FastPolicy::BestFirst { budget: 999, spine: 0 });
+        let (groups, _) = Plan(&prepared).groups().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let done = super::run(&prepared, &groups, dir.path(), false, true);
+        assert_eq!(done.len(), 4);
+        for (d, group) in done.iter().zip(&groups) {
+            let file = d.file.as_ref().unwrap();
+            assert_eq!((file.cells.len(), d.failed.len()), (2, 1));
+            let (label, lost) = &d.failed[0];
+            assert!(label.starts_with("best-first budget 8, ") && label.ends_with(&group.label), "{label}");
+            assert_eq!((lost.context, lost.concurrency), (1024, group.concurrency));
+            assert_eq!(lost.choice.as_ref().map(|c| c.budget), Some(8));
+            assert!(lost.reason.contains("exceeds the nodes"), "{}", lost.reason);
+            assert_eq!(file.answer.as_ref().unwrap().candidates.len(), 2);
+            assert!(dir.path().join("cells").join(format!("{}.json", group.key)).is_file());
+            assert!(load(dir.path(), group).is_none(), "it is not finished");
+        }
     }
 }

@@ -3,7 +3,9 @@
 //! Where every policy's trees are prefixes of a best-first order, the loop is closed and prompts are free, the *grid*
 //! simulates the steady state on nested tables. Everything else goes through the round protocol over a priced replay.
 
+mod assemble;
 mod cells;
+mod decided;
 mod eager;
 mod extras;
 mod grid;
@@ -12,7 +14,7 @@ mod replay;
 mod scenarios;
 mod store;
 
-pub(crate) use store::CellFile;
+pub(crate) use store::GroupFile;
 
 use super::execute::{execute_all, write, write_json};
 use super::manifest::Manifest;
@@ -21,8 +23,9 @@ use super::source::Facts;
 use super::{Options, Outcome, RunWarning, files, refused, summary};
 use crate::config::{ArrivalsSpec, Experiment, PrefillName, PricedRun, Record, resolved_toml};
 use crate::priced::{PLAIN, Prepared};
-use crate::results::{Answer, Cell, CellDetail, PRICED_VERSION, Priced, PricedAcceptance, RefusedCell};
+use crate::results::{Answer, Cell, CellDetail, PricedAcceptance, RefusedCell};
 use anyhow::Context as _;
+use assemble::{Lost, doubts, missing, priced};
 use grid::Done;
 use plan::{Group, Plan};
 use serde_json::json;
@@ -43,9 +46,11 @@ pub(super) fn run(
     let (groups, unfit) = Plan(&prepared).groups().map_err(refused)?;
     match gridded(&prepared) {
         false if run.split => {
-            let why = "`split` needs cells on nested tables: closed arrivals, prefill excluded, record = \"summary\", a \
-                       block drafter, and policies without a memory (`off = false`, `calibration = \"claimed\"`)";
-            Err(refused(anyhow::anyhow!(why)))
+            let why = prepared.untabled().map_or_else(String::new, |why| format!("; here {why}"));
+            Err(refused(anyhow::anyhow!(
+                "`split` needs cells on nested tables: closed arrivals, prefill excluded, record = \"summary\", a block \
+                 drafter, and policies without a memory (`off = false`, `calibration = \"claimed\"`){why}"
+            )))
         }
         true => grid(&prepared, &groups, unfit, options),
         false => replayed(&prepared, &groups, unfit, registry, options),
@@ -54,7 +59,7 @@ pub(super) fn run(
 
 /// Whether tables answer every question of the run.
 fn gridded(p: &Prepared<'_>) -> bool {
-    let trees = p.candidates.iter().all(|c| c.fast.is_some()) && p.sources.iter().all(|s| !s.conditional);
+    let trees = p.candidates.iter().all(|c| c.fast.is_some()) && p.untabled().is_none();
     let loops = p.run.arrivals == ArrivalsSpec::Closed && p.profiles.spec.prefill == PrefillName::Excluded;
     trees && loops && p.experiment.record == Record::Summary
 }
@@ -83,7 +88,12 @@ fn replayed(
         group_of(source, cell.concurrency).is_some_and(|g| g.runs.iter().any(runs))
     };
     let outcome = execute_all(&sources, &facts(p), p.experiment, registry, options, &wanted)?;
-    let mut answers = Vec::new();
+    let decider = decided::Decider::new(p, registry, &sources);
+    let moving = sources.iter().any(|s| !s.acceptance.moves().is_empty());
+    if moving && !options.quiet {
+        super::progress::note("moving the parameters of the processes: the choices that decide are replayed with each");
+    }
+    let (mut answers, mut failed) = (Vec::new(), Vec::new());
     for group in groups {
         let name = &p.sources[group.acceptance].name;
         let here = |d: &&CellDetail| {
@@ -92,7 +102,9 @@ fn replayed(
                 && group.context.is_none_or(|c| c == d.cell.context)
         };
         let details: Vec<&CellDetail> = outcome.details.iter().filter(here).collect();
-        answers.extend(replay::answer_of(p, group, &details));
+        let source = sources.iter().find(|s| s.acceptance.name == *name && s.context == group.context);
+        answers.extend(source.and_then(|s| decider.answer(s, group, &details)));
+        failed.extend(missing(p, group, source, sources.len() > 1, &details, &outcome.failed));
     }
     let mut acceptances: Vec<PricedAcceptance> = Vec::new();
     for s in &sources {
@@ -104,7 +116,7 @@ fn replayed(
     let doubts = doubts(p, &unfit, &cells);
     let mut summary = outcome.summary.clone();
     summary.warnings.extend(doubts.iter().map(ToString::to_string));
-    let priced = priced(p, answers, acceptances, unfit, &summary.cells);
+    let priced = priced(p, answers, acceptances, Lost { unfit, failed }, &summary.cells);
     write_json(&outcome.dir.join("summary.json"), &summary)?;
     write_json(&outcome.dir.join(PRICED_FILE), &priced)?;
     Ok(Outcome { summary, priced: Some(priced), ..outcome })
@@ -122,7 +134,7 @@ fn grid(
     if options.replay_observations.is_some() {
         anyhow::bail!("no policy of this experiment reads measured time: there are no observations to replay");
     }
-    let dir = files::run_folder(options.out.as_deref(), &experiment.name, options.resume).map_err(refused)?;
+    let dir = files::run_folder(options, &experiment.name).map_err(refused)?;
     // Held to the end: two runs in one folder would write over each other.
     let _lock = files::lock(&dir).map_err(refused)?;
     let manifest = Manifest::new(&facts(prepared), experiment, options);
@@ -136,10 +148,11 @@ fn grid(
 
     let walls: Vec<(String, bool, Option<f64>)> =
         groups.iter().zip(&done).map(|(g, d)| (g.key.clone(), d.kept, d.wall_s)).collect();
-    let (mut details, mut failed) = (Vec::new(), Vec::new());
+    let (mut details, mut failed, mut lost_cells) = (Vec::new(), Vec::new(), Vec::new());
     let (mut answers, mut acceptances): (Vec<Answer>, Vec<PricedAcceptance>) = (Vec::new(), Vec::new());
     for Done { file, failed: lost, .. } in done {
-        failed.extend(lost);
+        failed.extend(lost.iter().map(|(label, f)| (label.clone(), f.reason.clone())));
+        lost_cells.extend(lost.into_iter().map(|f| f.1));
         let Some(file) = file else { continue };
         answers.extend(file.answer);
         if acceptances.iter().all(|a| a.name != file.acceptance.name) {
@@ -156,7 +169,8 @@ fn grid(
     let cells: Vec<&Cell> = details.iter().map(|d| &d.cell).collect();
     warnings.extend(doubts(prepared, &unfit, &cells));
     let summary = summary::summary(&experiment.name, &details, &warnings);
-    let mut priced = priced(prepared, answers, acceptances, unfit, &summary.cells);
+    let lost = Lost { unfit, failed: lost_cells };
+    let mut priced = priced(prepared, answers, acceptances, lost, &summary.cells);
     if prepared.run.split {
         let note = |text: &str| {
             if !options.quiet {
@@ -211,58 +225,5 @@ fn facts(p: &Prepared<'_>) -> Facts {
         manifest,
         notes: Vec::new(),
         warnings: Vec::new(),
-    }
-}
-
-/// What a reader must know before believing the figures.
-fn doubts(p: &Prepared<'_>, unfit: &[RefusedCell], cells: &[&Cell]) -> Vec<RunWarning> {
-    let mut out = Vec::new();
-    let tree = &p.profiles.deployment.tree_attention;
-    if !tree.native {
-        out.push(RunWarning::Hypothetical { why: tree.note.clone() });
-    }
-    let d = &p.profiles.deployment;
-    if p.profiles.spec.tier == crate::config::TierName::Table && d.other_version() {
-        out.push(RunWarning::OtherTables { engine: format!("{} {}", d.engine.key(), d.version), ops: d.borrowed() });
-    }
-    if p.profiles.spec.tier == crate::config::TierName::Bound {
-        out.push(RunWarning::BoundOnly);
-    }
-    let outside = cells.iter().filter(|c| c.in_domain == Some(false)).count();
-    if outside > 0 {
-        out.push(RunWarning::Extrapolated { cells: outside, of: cells.len() });
-    }
-    if let Some(first) = unfit.first() {
-        out.push(RunWarning::Unfit { cells: unfit.len(), first: first.reason.clone() });
-    }
-    let noisy = cells.iter().filter(|c| c.mc_error.is_some_and(|e| e > 0.01)).count();
-    if noisy > 0 {
-        out.push(RunWarning::Noisy { cells: noisy, of: cells.len() });
-    }
-    out
-}
-
-fn priced(
-    p: &Prepared<'_>,
-    answers: Vec<Answer>,
-    acceptances: Vec<PricedAcceptance>,
-    unfit: Vec<RefusedCell>,
-    cells: &[Cell],
-) -> Priced {
-    let mut contexts: Vec<u32> = cells.iter().map(|c| c.context).collect();
-    contexts.sort_unstable();
-    contexts.dedup();
-    let concurrency = &p.experiment.concurrency;
-    Priced {
-        schema_version: PRICED_VERSION,
-        setup: extras::setup(&p.profiles, p.run, &p.cost),
-        curves: extras::curves(&p.profiles, &p.cost, &contexts, concurrency, &p.candidates),
-        breakdowns: extras::breakdowns(&p.profiles, &p.cost, &contexts, concurrency, &answers),
-        experts: extras::experts(&p.profiles),
-        scenarios: scenarios::scenarios(p, cells),
-        acceptances,
-        answers,
-        refused: unfit,
-        split: Vec::new(),
     }
 }

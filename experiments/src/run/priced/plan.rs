@@ -1,7 +1,7 @@
 //! The groups of a priced run: one acceptance, context and concurrency each, with all candidates.
 
 use crate::priced::Prepared;
-use crate::results::RefusedCell;
+use crate::results::{Choice, FailedCell, RefusedCell};
 use crate::run::plan::sha256;
 use serde_json::json;
 use treeline_sim::cost::StepQuery;
@@ -25,6 +25,20 @@ pub(super) struct Group {
 
 /// Characters of an acceptance's name in the names of its files.
 const SLUG: usize = 40;
+
+impl Group {
+    /// The cell of a choice that failed here; `None` = all of them.
+    pub fn failed(&self, p: &Prepared<'_>, choice: Option<Choice>, reason: String) -> FailedCell {
+        let source = &p.sources[self.acceptance];
+        FailedCell {
+            acceptance: source.name.clone(),
+            context: self.context.unwrap_or(source.prompt),
+            concurrency: self.concurrency,
+            choice,
+            reason,
+        }
+    }
+}
 
 /// Plans the cells of a run.
 pub(super) struct Plan<'p>(pub &'p Prepared<'p>);

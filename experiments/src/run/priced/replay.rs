@@ -1,15 +1,13 @@
 //! The general way: any policy, arrival and prompt charge, round by round over a priced replay.
 
-use super::plan::Group;
 use crate::config::{ArrivalsSpec, PrefillName};
-use crate::decide::{self, Resamples, Setting, answer};
-use crate::priced::{Acceptance, PLAIN, Prepared, Shape, replayed_variants};
-use crate::results::{Answer, CellDetail, Choice};
-use crate::run::source::{Facts, Source};
+use crate::priced::{Acceptance, Prepared};
+use crate::run::source::{Facts, Source, Wall};
 use serde_json::json;
 use std::sync::Arc;
 use treeline_core::trace::Trace;
 use treeline_core::{Law, Needs, Request, StepCost};
+use treeline_sim::accept::Process;
 use treeline_sim::batch::{Arrivals, BatchSetup, Prefill, PricedEngine};
 use treeline_sim::cost::CostModel;
 use treeline_sim::memory::Room;
@@ -24,6 +22,8 @@ pub(super) struct PricedSource {
     cost: Arc<CostModel>,
     setup: BatchSetup,
     facts: Facts,
+    /// What all GPUs draw while nothing runs, in W.
+    idle_w: f64,
     /// Its acceptance.
     pub acceptance: Acceptance,
     /// Where responses are placed; `None` = behind their own prompts.
@@ -49,6 +49,7 @@ pub(super) fn sources(p: &Prepared<'_>) -> anyhow::Result<Vec<PricedSource>> {
             out.push(PricedSource {
                 setup: setup(p, &room, &acceptance, context),
                 facts: facts(p, &p.sources[i].digest, &acceptance, &trace, context),
+                idle_w: p.profiles.hardware.idle_w * f64::from(p.profiles.deployment.ranks),
                 trace: trace.clone(),
                 cost: cost.clone(),
                 acceptance: acceptance.clone(),
@@ -57,6 +58,34 @@ pub(super) fn sources(p: &Prepared<'_>) -> anyhow::Result<Vec<PricedSource>> {
         }
     }
     Ok(out)
+}
+
+impl PricedSource {
+    /// The same prices over what a moved process generates: a closed loop of decoding alone, `trees` nodes at the most.
+    pub fn moved(&self, process: &Process, walk: Walk, trees: u32) -> anyhow::Result<Self> {
+        let trace = Arc::new(process.generate(walk.requests, walk.tokens, walk.seed)?);
+        let overlap = (0..u64::from(walk.requests)).map(|r| process.novelty(walk.seed, r) as f32).collect();
+        let (arrivals, prefill) = (Arrivals::Closed, Prefill::Excluded);
+        Ok(Self {
+            setup: BatchSetup { arrivals, prefill, overlap, budget: trees, kv: None, ..self.setup.clone() },
+            facts: self.facts.clone(),
+            cost: self.cost.clone(),
+            acceptance: self.acceptance.clone(),
+            trace,
+            ..*self
+        })
+    }
+}
+
+/// What a moved process generates.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walk {
+    /// Requests.
+    pub requests: u32,
+    /// Tokens of a response.
+    pub tokens: u32,
+    /// Seed; the same for all, so that moved and unmoved are compared on the same random numbers.
+    pub seed: u64,
 }
 
 fn setup(p: &Prepared<'_>, room: &Room, acceptance: &Acceptance, context: Option<u32>) -> BatchSetup {
@@ -150,6 +179,11 @@ impl Source for PricedSource {
         Some(&*self.cost)
     }
 
+    fn wall(&self, engine: &PricedEngine) -> Option<Wall> {
+        let open = self.setup.arrivals != Arrivals::Closed;
+        open.then(|| Wall { ms: engine.clock_ms(), idle_w: self.idle_w })
+    }
+
     fn remarks(&self, engine: &PricedEngine) -> Vec<String> {
         let Some(l) = engine.latency() else { return Vec::new() };
         let open = matches!(self.setup.arrivals, Arrivals::Poisson { .. });
@@ -159,37 +193,4 @@ impl Source for PricedSource {
         );
         open.then_some(waits).into_iter().collect()
     }
-}
-
-/// The answer of a group, from the details of its cells. The process's own parameters are not moved here: that takes tables.
-pub(super) fn answer_of(p: &Prepared<'_>, group: &Group, details: &[&CellDetail]) -> Option<Answer> {
-    let first = details.first()?;
-    let user = f64::from(group.concurrency);
-    let candidate = |d: &&CellDetail| decide::Candidate {
-        choice: Choice { policy: d.cell.policy.clone(), budget: d.cell.budget },
-        fixed: p.candidates.iter().any(|c| c.kind == d.cell.policy && c.fixed()),
-        tau: d.cell.tau.unwrap_or(f64::NAN),
-        rows: d.cell.rows_mean.unwrap_or(f64::NAN),
-        requests: d.per_request.iter().map(|r| (r.tokens as f64, r.ms.unwrap_or(f64::NAN) * user)).collect(),
-    };
-    let candidates: Vec<decide::Candidate> = details.iter().map(candidate).collect();
-    let shape = |d: &&CellDetail| {
-        let (tau, rows) = (d.cell.tau?, d.cell.rows_mean?);
-        Some(Shape { tau, rows, effective: None, drafted: f64::from(u8::from(d.cell.budget > 0)), index: 0.0 })
-    };
-    let shapes: Vec<Option<Shape>> = details.iter().map(shape).collect();
-    let rates: Vec<f64> = candidates.iter().map(decide::Candidate::rate).collect();
-    let place =
-        |kind: &str, budget: u32| candidates.iter().position(|c| c.choice.policy == kind && c.choice.budget == budget);
-    let setting = Setting {
-        acceptance: first.cell.acceptance.clone().unwrap_or_default(),
-        context: first.cell.context,
-        concurrency: group.concurrency,
-        plain: place(PLAIN, 0),
-        reference: p.run.reference.as_ref().and_then(|(kind, budget)| place(kind, *budget)),
-        variants: replayed_variants(p, &shapes, &rates, first.cell.context, group.concurrency),
-        candidates,
-    };
-    let requests = setting.candidates.iter().map(|c| c.requests.len()).min()?;
-    answer(&setting, &Resamples::new(requests, p.experiment.bootstrap, p.experiment.seed))
 }

@@ -20,26 +20,6 @@ pub(crate) struct GroupFile {
     pub cells: Vec<CellDetail>,
 }
 
-/// Any file of a cell: one cell's detail, or a group's.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum CellFile {
-    /// Of a priced run.
-    Group(Box<GroupFile>),
-    /// Of any other.
-    Cell(Box<CellDetail>),
-}
-
-impl CellFile {
-    /// What it holds.
-    pub(crate) fn details(self) -> Vec<CellDetail> {
-        match self {
-            Self::Group(file) => file.cells,
-            Self::Cell(detail) => vec![*detail],
-        }
-    }
-}
-
 fn path(dir: &Path, key: &str) -> PathBuf {
     dir.join("cells").join(format!("{key}.json"))
 }

@@ -44,6 +44,7 @@ fn summary_has_the_documented_fields() {
         "tok_s_hi",
         "tok_s_user",
         "tok_s_gpu",
+        "busy",
         "joules_per_token",
         "power_w",
         "speedup",
