@@ -10,8 +10,9 @@
 //! choice and 59 ms for the batch-wide one, tables of 64 nodes in .6 s, Monte-Carlo error at most .72 %. So 5,000 cells of fixed
 //! policies take 6 s of one core.
 //!
-//! Since then tables are built from recorded rows where they lie: in turns on the same busy machine .39 and .53 s before, .28 and .31 s
-//! after (149,000 to 213,000 positions/s at the least busy time), before e^x was taken in a row, which was a fifth of the rest.
+//! Since then tables are built from recorded rows where they lie. By turns on that busy machine, wall time of 59,800 positions: 150,000 to
+//! 180,000 positions/s (medians of two runs of each, best samples 156,000 and 205,000); single runs before gave .39 and .53 s against
+//! .28 and .31 s. The aim of 300,000 was not reached.
 mod common;
 
 use common::{compile, with_kimi_on_b300};
