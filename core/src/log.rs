@@ -60,7 +60,7 @@ pub struct Priced {
     pub padded_rows: u32,
     /// Mean board power per GPU over the round.
     pub watts: f64,
-    /// Energy of the round over all GPUs.
+    /// Energy of the round over all GPUs, charged prefill included.
     pub joules: f64,
     /// Whether every figure lies within the supported domain of its table.
     pub in_domain: bool,

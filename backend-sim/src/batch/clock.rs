@@ -1,6 +1,7 @@
 //! The clock of a priced run, and who waited how long.
 
 use super::latency::Visit;
+use crate::cost::PromptPrice;
 use treeline_core::log::PhaseTimes;
 use treeline_core::{Fault, Step};
 
@@ -9,8 +10,8 @@ use treeline_core::{Fault, Step};
 pub(super) struct Clock {
     /// Since the start of the run, in ms.
     pub now_ms: f64,
-    /// Prefill since the last round.
-    pub charged_ms: f64,
+    /// Prefill since the last round: its time, and its energy on one GPU.
+    pub charged: PromptPrice,
     /// Of the round that was priced last.
     pub times: Option<PhaseTimes>,
     /// Everyone who was admitted, in order of admission.
@@ -20,11 +21,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A request enters `slot`; its prompt takes `prefill_ms`.
-    pub fn enter(&mut self, slot: u32, request: u64, arrival_ms: f64, prefill_ms: f64) {
+    /// A request enters `slot`; its prompt takes `prefill`.
+    pub fn enter(&mut self, slot: u32, request: u64, arrival_ms: f64, prefill: PromptPrice) {
         let admitted_ms = self.now_ms;
-        self.now_ms += prefill_ms;
-        self.charged_ms += prefill_ms;
+        self.now_ms += prefill.ms;
+        self.charged.ms += prefill.ms;
+        self.charged.joules += prefill.joules;
         let slot = slot as usize;
         if self.running.len() <= slot {
             self.running.resize(slot + 1, None);
@@ -41,10 +43,10 @@ impl Clock {
         mut times: PhaseTimes,
         slots: impl Iterator<Item = u32>,
         results: impl Iterator<Item = &'r Result<Step, Fault>>,
-    ) -> f64 {
+    ) -> PromptPrice {
         self.now_ms += times.round();
-        let charged_ms = std::mem::take(&mut self.charged_ms);
-        times.ms[treeline_core::Phase::Prefill as usize] = charged_ms;
+        let charged = std::mem::take(&mut self.charged);
+        times.ms[treeline_core::Phase::Prefill as usize] = charged.ms;
         self.times = Some(times);
         for (slot, result) in slots.zip(results) {
             let visit = self.running.get(slot as usize).copied().flatten();
@@ -52,7 +54,7 @@ impl Clock {
                 self.visits[visit].tokens += step.emitted.len() as u32;
             }
         }
-        charged_ms
+        charged
     }
 
     /// The sequence in `slot` leaves.

@@ -4,6 +4,7 @@ use super::kv::{Kv, Need};
 use super::latency::{Latency, Visit};
 use super::step::{Drafted, PricedDrafter, PricedVerifier};
 use super::{BatchError, BatchSetup, Prefill, Pricing};
+use crate::cost::PromptPrice;
 use crate::replay::{Recording, ReplayEngine};
 use std::sync::Arc;
 use treeline_core::log::PhaseTimes;
@@ -76,10 +77,11 @@ impl PricedEngine {
         Latency::of(self.visits())
     }
 
-    fn prefill_ms(&self, tokens: u32) -> f64 {
-        let Prefill::Charged { chunk } = self.setup.prefill else { return 0.0 };
+    fn prefill(&self, tokens: u32) -> PromptPrice {
+        let Prefill::Charged { chunk } = self.setup.prefill else { return PromptPrice::default() };
         let chunks = (0..tokens).step_by(chunk as usize);
-        chunks.map(|cached| self.cost.prefill_ms(chunk.min(tokens - cached), cached)).sum()
+        let each = chunks.map(|cached| self.cost.prefill(chunk.min(tokens - cached), cached));
+        each.fold(PromptPrice::default(), |sum, p| PromptPrice { ms: sum.ms + p.ms, joules: sum.joules + p.joules })
     }
 }
 
@@ -128,8 +130,8 @@ impl Engine for PricedEngine {
         self.kv.take(slot, need);
         let clock = &self.verifier.clock;
         let arrival = if self.setup.arrivals == super::Arrivals::Closed { clock.now_ms } else { self.arrivals[place] };
-        let prefill_ms = self.prefill_ms(context);
-        self.verifier.clock.enter(slot, request.id, arrival, prefill_ms);
+        let prefill = self.prefill(context);
+        self.verifier.clock.enter(slot, request.id, arrival, prefill);
         Ok(Admit::Done { root, start })
     }
 

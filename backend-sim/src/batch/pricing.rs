@@ -1,6 +1,6 @@
 //! What batching asks of a cost model.
 
-use crate::cost::{CostModel, StepPrice, StepQuery};
+use crate::cost::{CostModel, PromptPrice, StepPrice, StepQuery};
 use crate::experts::Experts;
 use treeline_core::StepCost;
 
@@ -10,8 +10,8 @@ pub trait Pricing: StepCost {
     /// Price of one step; bytes, power and energy are those of one GPU.
     fn price(&self, query: &StepQuery) -> StepPrice;
 
-    /// Time in ms of one chunk of `tokens` prompt tokens behind `cached` ones of the same request.
-    fn prefill_ms(&self, tokens: u32, cached: u32) -> f64;
+    /// Price of one chunk of `tokens` prompt tokens behind `cached` ones of the same request, on one GPU.
+    fn prefill(&self, tokens: u32, cached: u32) -> PromptPrice;
 
     /// GPUs that work together.
     fn ranks(&self) -> u32;
@@ -25,8 +25,8 @@ impl Pricing for CostModel {
         Self::price(self, query)
     }
 
-    fn prefill_ms(&self, tokens: u32, cached: u32) -> f64 {
-        Self::prefill_ms(self, tokens, cached)
+    fn prefill(&self, tokens: u32, cached: u32) -> PromptPrice {
+        Self::prefill(self, tokens, cached)
     }
 
     fn ranks(&self) -> u32 {

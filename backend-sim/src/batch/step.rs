@@ -134,14 +134,14 @@ impl Verifier for PricedVerifier {
         self.inner.commit(batch, forest, verdict, features, log)?;
         let query = self.query(batch, forest);
         let price = self.cost.price(&query);
-        let charged_ms = self.clock.round(price.phases, batch.iter().map(|s| s.slot), log.results.iter());
+        let charged = self.clock.round(price.phases, batch.iter().map(|s| s.slot), log.results.iter());
         log.priced = Some(Priced {
             experts: price.experts,
             padded_rows: price.padded_rows,
             watts: price.watts,
-            joules: price.joules * f64::from(self.cost.ranks()),
+            joules: (price.joules + charged.joules) * f64::from(self.cost.ranks()),
             in_domain: price.in_domain,
-            charged_ms,
+            charged_ms: charged.ms,
         });
         Ok(())
     }

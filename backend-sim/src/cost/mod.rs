@@ -33,6 +33,7 @@ pub use error::CostError;
 pub use inputs::InputError;
 pub use line::{Limit, OpLine, Origin, Tier};
 pub use model::CostModel;
+pub use prefill::PromptPrice;
 pub use query::{StepPrice, StepQuery};
 pub use scales::OpScales;
 pub use setup::CostSetup;

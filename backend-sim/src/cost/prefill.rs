@@ -3,6 +3,7 @@
 use super::law::PassLaw;
 use super::line::Tier;
 use super::model::CostModel;
+use super::op::RowOp;
 use super::slots::Slot;
 use treeline_core::log::Phase;
 
@@ -11,7 +12,53 @@ const LAST_ROW: [&str; 4] = ["head", "gather of logits", "sampling", "logits"];
 /// Ops of the drafter that run over a prompt: it caches keys and values of the target's features.
 const CONTEXT: [&str; 2] = ["draft features", "draft context keys and values"];
 
+/// What a chunk of a prompt takes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PromptPrice {
+    /// Time in ms.
+    pub ms: f64,
+    /// Energy of one GPU in J.
+    pub joules: f64,
+}
+
 impl CostModel {
+    /// Time ([`Self::prefill_ms`]) and energy of one chunk of `tokens` prompt tokens behind `cached` ones, one request.
+    #[must_use]
+    pub fn prefill(&self, tokens: u32, cached: u32) -> PromptPrice {
+        let ms = self.prefill_ms(tokens, cached);
+        let (bytes, flops) = self.prefill_work(tokens, cached);
+        PromptPrice { ms, joules: self.power.step(ms, bytes, flops).joules }
+    }
+
+    /// Bytes of memory traffic and operations of a chunk on one GPU.
+    fn prefill_work(&self, tokens: u32, cached: u32) -> (f64, f64) {
+        if tokens == 0 {
+            return (0.0, 0.0);
+        }
+        let (n, before) = (f64::from(tokens), f64::from(cached));
+        let pass = &self.target.pass;
+        let (mut bytes, mut flops) = (0.0, self.prompt_flops * n * (before + 0.5 * n));
+        let mut add = |op: &RowOp, rows: f64| {
+            let (calls, m) = (f64::from(op.calls), op.rows(rows));
+            bytes += if op.work.link() { 0.0 } else { calls * op.work.bytes(m) };
+            flops += calls * op.work.flops(m);
+        };
+        for op in pass.rows.iter().chain(&pass.shared) {
+            add(op, if LAST_ROW.contains(&op.name.as_ref()) { 1.0 } else { n });
+        }
+        if let Some((_, draft)) = &self.draft {
+            draft.pass.rows.iter().filter(|op| CONTEXT.contains(&op.name.as_ref())).for_each(|op| add(op, n));
+        }
+        if let Some(e) = &pass.experts {
+            let distinct = self.distinct.as_ref().map_or(0.0, |d| d.at(n));
+            bytes += f64::from(e.layers) * distinct * e.expert_bytes;
+            flops += f64::from(e.layers) * n * f64::from(e.top_k) * e.expert_flops;
+        }
+        // The cache is read once a chunk, however many of its rows look at it.
+        bytes += self.target.bound.attention.iter().map(|law| law.bytes(1.0, 1.0, before + n)).sum::<f64>();
+        (bytes, flops)
+    }
+
     /// Time in ms of one chunk of `tokens` prompt tokens behind `cached` ones, one request: all row ops at so many rows, all
     /// experts that they touch, attention by its flops, the head on one row, and the drafter's cache. Attention is taken at
     /// the datasheet's rate, the rest by the tier; a chunk beyond the tables' rows is extrapolated.

@@ -12,7 +12,7 @@ use treeline_core::{
 };
 use treeline_policies::Registry;
 use treeline_sim::batch::{Arrivals, BatchSetup, Prefill, PricedEngine, Pricing};
-use treeline_sim::cost::{StepPrice, StepQuery};
+use treeline_sim::cost::{PromptPrice, StepPrice, StepQuery};
 use treeline_sim::experts::{Experts, Novelty, Popularity};
 use treeline_sim::requests;
 
@@ -64,8 +64,9 @@ impl Pricing for Plain {
         }
     }
 
-    fn prefill_ms(&self, tokens: u32, cached: u32) -> f64 {
-        1.0 + f64::from(tokens) * 0.1 + f64::from(cached) * 0.001
+    fn prefill(&self, tokens: u32, cached: u32) -> PromptPrice {
+        let ms = 1.0 + f64::from(tokens) * 0.1 + f64::from(cached) * 0.001;
+        PromptPrice { ms, joules: 0.6 * ms }
     }
 
     fn ranks(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! Rounds of the priced engine: what is accepted comes from the trace, what it takes from the cost model.
 
-use crate::common::{BLOCK, closed, moe, play, trace};
+use crate::common::{BLOCK, Ran, closed, moe, play, trace};
 use std::sync::Arc;
 use treeline_core::{Law, Phase, RunSetup, run};
 use treeline_policies::Registry;
@@ -101,7 +101,7 @@ fn prefill_is_charged_to_the_round_that_waits_for_it() {
         play(&trace, &cost, &closed(2, 8), "best-first", "{}").unwrap(),
     );
     let prompt = |tokens: u32| -> f64 {
-        (0..tokens).step_by(16).map(|cached| cost.prefill_ms(16.min(tokens - cached), cached)).sum()
+        (0..tokens).step_by(16).map(|cached| cost.prefill(16.min(tokens - cached), cached).ms).sum()
     };
     let due: Vec<f64> = trace.requests.iter().map(|r| prompt(r.prompt_tokens)).collect();
     let sum: f64 = due.iter().sum();
@@ -113,6 +113,8 @@ fn prefill_is_charged_to_the_round_that_waits_for_it() {
     let charged: f64 = with.rounds.iter().map(|r| r.priced.charged_ms).sum();
     assert!((charged - sum).abs() < 1e-9, "every chunk once");
     assert!(without.rounds.iter().all(|r| r.times.of(Phase::Prefill) == 0.0));
+    let joules = |ran: &Ran| ran.rounds.iter().map(|r| r.priced.joules).sum::<f64>();
+    assert!((joules(&with) - joules(&without) - 8.0 * 0.6 * sum).abs() < 1e-6, "its energy too, of all GPUs");
     let ttft = with.engine.visits()[0].first_ms - with.engine.visits()[0].arrival_ms;
     assert!((ttft - due[0]).abs() < 1e-9);
 }

@@ -6,7 +6,7 @@ use treeline_core::log::{Phase, PhaseTimes};
 use treeline_core::{StepCost, StepShape, StepTime};
 use treeline_sim::batch::Pricing;
 use treeline_sim::batch::fast::{Load, Tables, simulate};
-use treeline_sim::cost::{CostModel, StepPrice, StepQuery};
+use treeline_sim::cost::{CostModel, PromptPrice, StepPrice, StepQuery};
 use treeline_sim::experts::Experts;
 
 /// One request's round on average.
@@ -105,8 +105,8 @@ impl Pricing for Probe<'_> {
         StepPrice { phases, padded_rows: query.rows, in_domain: true, ..StepPrice::default() }
     }
 
-    fn prefill_ms(&self, _tokens: u32, _cached: u32) -> f64 {
-        0.0
+    fn prefill(&self, _tokens: u32, _cached: u32) -> PromptPrice {
+        PromptPrice::default()
     }
 
     fn ranks(&self) -> u32 {

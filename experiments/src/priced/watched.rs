@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use treeline_core::{StepCost, StepShape, StepTime};
 use treeline_sim::batch::Pricing;
-use treeline_sim::cost::{CostModel, StepPrice, StepQuery};
+use treeline_sim::cost::{CostModel, PromptPrice, StepPrice, StepQuery};
 use treeline_sim::experts::Experts;
 
 /// Request-rounds between two calls of the listener.
@@ -46,8 +46,8 @@ impl Pricing for Watched<'_> {
         self.cost.price(query)
     }
 
-    fn prefill_ms(&self, tokens: u32, cached: u32) -> f64 {
-        self.cost.prefill_ms(tokens, cached)
+    fn prefill(&self, tokens: u32, cached: u32) -> PromptPrice {
+        self.cost.prefill(tokens, cached)
     }
 
     fn ranks(&self) -> u32 {

@@ -75,7 +75,7 @@ pub struct Cell {
     pub rows_mean: Option<f64>,
     /// Mean distinct routed experts per MoE layer and step.
     pub experts_mean: Option<f64>,
-    /// Mean time of a decode step in ms (prefill apart).
+    /// Mean time of a decode step in ms, prefill apart unless it is charged.
     pub step_ms: Option<f64>,
     /// 95 % interval.
     pub step_ms_lo: Option<f64>,
@@ -88,7 +88,7 @@ pub struct Cell {
     pub tok_s_lo: Option<f64>,
     /// 95 % interval.
     pub tok_s_hi: Option<f64>,
-    /// Tokens per second and user.
+    /// Tokens per second and user, from the first token on: prompts of others count where they are charged, its own does not.
     pub tok_s_user: Option<f64>,
     /// Tokens per second and GPU.
     pub tok_s_gpu: Option<f64>,

@@ -53,7 +53,7 @@ pub fn calibrate(experiment: &Experiment, quiet: bool) -> anyhow::Result<CostCur
 /// Median ms by rows.
 pub(super) fn measure<S: Source>(source: &S, temperature: f64, quiet: bool) -> anyhow::Result<Vec<(u32, f64)>> {
     let facts = source.facts();
-    let mut engine = Capped { inner: source.engine(1)?, width: facts.width, depth: facts.depth };
+    let mut engine = Capped { inner: source.engine(1, 0)?, width: facts.width, depth: facts.depth };
     let mut points = Vec::new();
     for rows in ROWS {
         let requests: Vec<Request> = source

@@ -58,8 +58,11 @@ impl<S: Source> Bench<'_, S> {
     /// What ends the whole cell; a cell of which no request finished.
     pub fn run(&self, spec: &CellSpec, progress: &dyn Fn(u32)) -> anyhow::Result<Finished> {
         let facts = self.source.facts();
-        let mut engine =
-            Capped { inner: self.source.engine(spec.concurrency)?, width: facts.width, depth: facts.depth };
+        let mut engine = Capped {
+            inner: self.source.engine(spec.concurrency, spec.budget)?,
+            width: facts.width,
+            depth: facts.depth,
+        };
         let info = engine.info();
         let limits = spec.limits(info.width, info.depth);
         let requests = self.source.requests(spec.temperature);
@@ -96,7 +99,9 @@ impl<S: Source> Bench<'_, S> {
         }
         let rows = std::mem::take(&mut gauge.rows);
         let wall = self.source.wall(&engine.inner);
-        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side: self.side_by_side, energy, wall };
+        let user_ms = self.source.user_ms(&engine.inner);
+        let side_by_side = self.side_by_side;
+        let measured = Measured { gauge: &gauge, responses: &responses, side_by_side, energy, wall, user_ms };
         let mut detail = detail(self.source, self.experiment, spec, &measured);
         detail.warnings.extend(failures(&responses));
         detail.cell.notes.extend(self.source.remarks(&engine.inner));

@@ -56,7 +56,7 @@ fn engine(pair: &CpuPair, live: &Live, slots: u32) -> anyhow::Result<CpuEngine> 
 impl Source for CpuSource {
     type Engine = CpuEngine;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<CpuEngine> {
+    fn engine(&self, slots: u32, _budget: u32) -> anyhow::Result<CpuEngine> {
         engine(&self.pair, &self.served.live, slots)
     }
 

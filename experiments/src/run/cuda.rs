@@ -101,7 +101,7 @@ pub(super) fn in_our_words(e: CudaError) -> anyhow::Error {
 impl Source for CudaSource {
     type Engine = CudaEngine;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<CudaEngine> {
+    fn engine(&self, slots: u32, _budget: u32) -> anyhow::Result<CudaEngine> {
         engine(&self.pair, &self.served.live, &self.cuda, slots, self.nodes)
     }
 

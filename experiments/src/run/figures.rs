@@ -23,6 +23,8 @@ pub(super) struct Measured<'m, S> {
     pub energy: Option<Energy>,
     /// The cell's whole time, where requests arrive by a clock.
     pub wall: Option<Wall>,
+    /// Time between two tokens of one user, where the rounds' own times do not tell.
+    pub user_ms: Option<f64>,
 }
 
 /// A figure with its interval.
@@ -113,7 +115,7 @@ pub(super) fn detail<S: Source>(source: &S, e: &Experiment, spec: &CellSpec, m: 
         tok_s: rate.mid,
         tok_s_lo: rate.lo,
         tok_s_hi: rate.hi,
-        tok_s_user: tpot.ms().and_then(|ms| finite(1e3 / ms)),
+        tok_s_user: m.user_ms.or_else(|| tpot.ms()).and_then(|ms| finite(1e3 / ms)),
         tok_s_gpu: rate.mid.filter(|_| !facts.measured()).and_then(|r| finite(r / f64::from(facts.ranks))),
         busy,
         joules_per_token: energy.filter(|_| tokens > 0).and_then(|e| finite(e.joules / tokens as f64)),

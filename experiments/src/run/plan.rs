@@ -63,7 +63,7 @@ pub(super) fn plan<S: Source>(source: &S, e: &Experiment, registry: &Registry) -
             }
         }
     }
-    let info = Capped { inner: source.engine(1)?, width: facts.width, depth: facts.depth }.info();
+    let info = Capped { inner: source.engine(1, 0)?, width: facts.width, depth: facts.depth }.info();
     for cell in &cells {
         let limits = cell.limits(info.width, info.depth);
         let needs = cell.policy(registry, &limits)?.needs(&limits);

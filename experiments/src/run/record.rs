@@ -89,7 +89,7 @@ pub(super) fn record_with<S: Source>(
     let progress = Progress::new(requests.len(), 0, tokens, quiet);
     let origin = facts.deployment.clone().unwrap_or_default();
     let one = |(index, request): (usize, &Request)| {
-        let mut engine = Capped { inner: source.engine(1)?, width: facts.width, depth: facts.depth };
+        let mut engine = Capped { inner: source.engine(1, 0)?, width: facts.width, depth: facts.depth };
         let law = source.law(temperature);
         let domains = [source.domain(index).to_owned()];
         let setup = RecordSetup {

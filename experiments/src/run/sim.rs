@@ -65,7 +65,7 @@ impl SimSource {
 impl Source for SimSource {
     type Engine = ReplayEngine;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<ReplayEngine> {
+    fn engine(&self, slots: u32, _budget: u32) -> anyhow::Result<ReplayEngine> {
         Ok(ReplayEngine::new(self.trace.clone(), slots)?)
     }
 

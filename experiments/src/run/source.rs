@@ -8,8 +8,8 @@ pub(super) trait Source: Sync {
     /// Its engine.
     type Engine: Engine;
 
-    /// A fresh engine with `slots` sequences at once.
-    fn engine(&self, slots: u32) -> anyhow::Result<Self::Engine>;
+    /// A fresh engine with `slots` sequences at once, each with trees of at most `budget` nodes.
+    fn engine(&self, slots: u32, budget: u32) -> anyhow::Result<Self::Engine>;
 
     /// The requests at one temperature, in workload order.
     fn requests(&self, temperature: f64) -> Vec<Request>;
@@ -45,6 +45,11 @@ pub(super) trait Source: Sync {
 
     /// All the time of the cell that an engine ran, where requests arrive by a clock of their own.
     fn wall(&self, _engine: &Self::Engine) -> Option<Wall> {
+        None
+    }
+
+    /// Time between two tokens of one user in ms, where the rounds' own times do not tell.
+    fn user_ms(&self, _engine: &Self::Engine) -> Option<f64> {
         None
     }
 

@@ -176,7 +176,7 @@ fn facts(pair: &CudaPair, recorded: &Recorded, what: &Synthetic, digest: &str, d
 impl Source for SyntheticSource {
     type Engine = CudaEngine;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<CudaEngine> {
+    fn engine(&self, slots: u32, _budget: u32) -> anyhow::Result<CudaEngine> {
         engine(&self.pair, &self.what, slots, self.nodes)
     }
 

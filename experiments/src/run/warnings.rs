@@ -59,6 +59,15 @@ pub enum RunWarning {
         /// All cells.
         of: usize,
     },
+    /// Replayed cells whose requests ran out before the load was steady.
+    RunOut {
+        /// How many.
+        cells: usize,
+        /// All cells.
+        of: usize,
+        /// Requests that decoded together in the emptiest, on average, of its cap.
+        least: (u32, u32),
+    },
     /// Cells that too few rounds were simulated for.
     Noisy {
         /// How many.
@@ -91,6 +100,7 @@ impl RunWarning {
             Self::FewRequests { .. } => {
                 "read every ± as at least that wide; raise `workload.requests`, or record a longer trace"
             }
+            Self::RunOut { .. } => "raise `workload.requests` to some eight times the cap, or lower the cap",
             Self::Noisy { .. } => "raise `workload.rounds`",
             Self::OtherBuild { .. } => "run into a new folder to have all cells from one build",
         }
@@ -131,6 +141,14 @@ impl fmt::Display for RunWarning {
                     "{cells} of {of} cells {stand} on fewer than {FEW} requests (the fewest: {fewest}), over which a "
                 )?;
                 write!(f, "bootstrap is too narrow; over fewer than {LEAST} there is no interval")
+            }
+            Self::RunOut { cells, of, least: (mean, cap) } => {
+                let have = if *cells == 1 { "has" } else { "have" };
+                write!(
+                    f,
+                    "{cells} of {of} cells {have} slots that stay empty for want of requests (the emptiest: {mean} of {cap} \
+                     decode together on average), which hides what trees cost at the cap"
+                )
             }
             Self::Noisy { cells, of } => {
                 let have = if *cells == 1 { "has" } else { "have" };

@@ -3,10 +3,12 @@
 use crate::site::{GRID, Site};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use treeline::results::{Answer, Cell};
 use treeline::run::{self, Options, Outcome};
 use treeline_core::{Ask, DraftView, Forest, Grow, Limits, Needs, NodeRef, Round, TreePolicy};
 use treeline_policies::{BuildError, PolicyConfig, Registry};
+use treeline_sim::{memory, profile};
 
 /// A smaller run: one acceptance and context, its process moved.
 pub fn small() -> String {
@@ -169,4 +171,47 @@ fn a_failing_replay_does_not_lose_its_neighbours() {
     }
     let named: std::collections::BTreeSet<_> = priced.failed.iter().map(|f| (&f.acceptance, f.context)).collect();
     assert_eq!(named.len(), 4, "each setting by its own name");
+}
+
+/// Room for the cache is asked for by each cell's own trees: the file's largest budget takes nothing from the small ones.
+#[test]
+fn small_trees_keep_no_room_for_the_files_largest() {
+    let here = Path::new(".");
+    let deployment = profile::deployment("sglang-0.5.14-b300-tp8", here).unwrap();
+    let (hardware, model) = (profile::hardware("b300-sxm6", here).unwrap(), profile::model("kimi-k2.6", here).unwrap());
+    let drafter = profile::drafter("kimi-k2.6-dflash", here).unwrap();
+    let room = memory::room(&model, Some(&drafter), &deployment, &hardware).unwrap();
+    let (few, many) = (room.largest_cap(65_536 + 96, 9), room.largest_cap(65_536 + 96, 257));
+    assert!(few > many, "{few} {many}");
+    let site = Site::new();
+    let text = small().replace("[1024]", "[65536]").replace("[1, 16]", &format!("[{few}]"));
+    let text = text.replace("requests = 24", "requests = 40").replace("budget = [8, 32]", "budget = [8, 256]");
+    let outcome = site.go(&text.replace("rounds = 512", "rounds = 512\narrivals = { rate = 1000 }"), "run", false);
+    assert_eq!(outcome.failed, []);
+    let refused = outcome.priced.unwrap().refused;
+    assert!(outcome.summary.cells.iter().any(|c| c.policy == "best-first" && c.budget == 8));
+    assert!(refused.iter().all(|r| r.budget == 256) && !refused.is_empty(), "{refused:?}");
+}
+
+/// Prompts that are charged take time and energy; between a user's tokens only those of others stand.
+#[test]
+fn charged_prompts_cost_energy_and_keep_others_waiting() {
+    let site = Site::new();
+    let replayed = |name: &str, prefill: &str| {
+        let text = small().replace("prefill = \"excluded\"", &format!("prefill = \"{prefill}\""));
+        site.go(&text.replace("record = \"summary\"", "record = \"all\""), name, false)
+    };
+    let (free, charged) = (replayed("free", "excluded"), replayed("charged", "charged"));
+    let cell = |o: &Outcome, concurrency: u32| {
+        let here = |c: &&Cell| c.policy == "chain" && c.concurrency == concurrency;
+        o.summary.cells.iter().find(here).unwrap().clone()
+    };
+    let (alone, paid) = (cell(&free, 1), cell(&charged, 1));
+    let share = |a: Option<f64>, b: Option<f64>| a.unwrap() / b.unwrap();
+    // 1024 prompt tokens before 96 of a response.
+    assert!(share(paid.joules_per_token, alone.joules_per_token) > 1.2, "{paid:?}");
+    assert!(share(paid.tok_s, alone.tok_s) < 0.95);
+    assert!((share(paid.tok_s_user, alone.tok_s_user) - 1.0).abs() < 0.02, "nobody else's prompt comes between");
+    let (beside, waits) = (cell(&free, 16), cell(&charged, 16));
+    assert!(share(waits.tok_s_user, beside.tok_s_user) < 0.95);
 }

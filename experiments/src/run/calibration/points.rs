@@ -57,7 +57,7 @@ pub(super) fn measure<S: Source>(source: &S, e: &Experiment, quiet: bool) -> any
     let most = e.policies.iter().flat_map(|p| p.budgets.iter().copied()).max().unwrap_or(0);
     let mut out = Vec::new();
     for &concurrency in &e.concurrency {
-        let mut engine = Capped { inner: source.engine(concurrency)?, width: facts.width, depth: facts.depth };
+        let mut engine = Capped { inner: source.engine(concurrency, most)?, width: facts.width, depth: facts.depth };
         let info = engine.info();
         anyhow::ensure!(
             !info.conditional,

@@ -63,11 +63,26 @@ pub(super) fn doubts(p: &Prepared<'_>, unfit: &[RefusedCell], cells: &[&Cell]) -
         let few = cells.iter().filter(|c| (c.requests as usize) < FEW).count();
         out.push(RunWarning::FewRequests { fewest, cells: few, of: cells.len() });
     }
+    let emptied: Vec<(u32, u32)> = cells.iter().filter_map(|c| emptied(c)).collect();
+    if let Some(&least) = emptied.iter().min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1))) {
+        out.push(RunWarning::RunOut { cells: emptied.len(), of: cells.len(), least });
+    }
     let noisy = cells.iter().filter(|c| c.mc_error.is_some_and(|e| e > 0.01)).count();
     if noisy > 0 {
         out.push(RunWarning::Noisy { cells: noisy, of: cells.len() });
     }
     out
+}
+
+/// Requests that decode together on average and the cap, of a closed loop that was replayed to its end and stays more than a
+/// tenth below its cap. Steady states are full by construction, open loops are as full as they are.
+fn emptied(c: &Cell) -> Option<(u32, u32)> {
+    if c.mc_error.is_some() || c.busy.is_some() {
+        return None;
+    }
+    // Tokens a step over tokens of a request's round.
+    let together = c.tok_s? * c.step_ms? / 1e3 / c.tau?;
+    (together < 0.9 * f64::from(c.concurrency)).then(|| (together.round() as u32, c.concurrency))
 }
 
 /// Cells without figures.

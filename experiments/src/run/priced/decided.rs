@@ -87,7 +87,7 @@ impl<'d> Decider<'d> {
             fixed: p.candidates.iter().any(|c| c.kind == d.cell.policy && c.fixed()),
             tau: d.cell.tau.unwrap_or(f64::NAN),
             rows: d.cell.rows_mean.unwrap_or(f64::NAN),
-            requests: d.per_request.iter().map(|r| (r.tokens as f64, r.ms.unwrap_or(f64::NAN) * user)).collect(),
+            requests: d.per_request.iter().map(|r| weight(r, user)).collect(),
         };
         let candidates: Vec<decide::Candidate> = details.iter().map(candidate).collect();
         let shape = |d: &&CellDetail| {
@@ -149,8 +149,7 @@ impl<'d> Decider<'d> {
         details: &[&CellDetail],
         deciding: &[usize],
     ) -> anyhow::Result<Vec<f64>> {
-        let trees = deciding.iter().map(|&i| details[i].cell.budget).max().unwrap_or(0);
-        let source = source.moved(process, walk, trees)?;
+        let source = source.moved(process, walk)?;
         let bench = Bench {
             source: &source,
             experiment: &self.experiment,
@@ -196,6 +195,12 @@ fn deciding(setting: &Setting, first: &Answer) -> Vec<usize> {
     out
 }
 
+/// Tokens of a request and the time that they took `users` of its kind. A response that its prompt ended took no step: it
+/// weighs nothing, and is no gap in the clock.
+fn weight(r: &crate::results::RequestRow, users: f64) -> (f64, f64) {
+    if r.steps == 0 { (0.0, 0.0) } else { (r.tokens as f64, r.ms.unwrap_or(f64::NAN) * users) }
+}
+
 /// Σ tokens and Σ ms of a cell, charged prompts included.
 fn work(detail: &CellDetail) -> (f64, f64) {
     let of = |r: &crate::results::RequestRow| (r.tokens as f64, r.ms.unwrap_or(0.0));
@@ -216,4 +221,19 @@ fn faster(detail: &CellDetail, by: f64) -> Option<f64> {
     let user = f64::from(detail.cell.concurrency);
     let rate = tokens / (ms * user) / ((1.0 - prompts) / by + prompts);
     (by.is_finite() && rate.is_finite()).then_some(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::RequestRow;
+
+    /// A response that its prompt's token ended has no step and no time: it must not empty the sums of the others.
+    #[test]
+    fn a_response_without_a_step_weighs_nothing() {
+        let row = |steps, tokens, ms| RequestRow { id: 1, domain: String::new(), steps, tokens, ms, looped: None };
+        assert_eq!(weight(&row(0, 0, None), 8.0), (0.0, 0.0));
+        assert_eq!(weight(&row(2, 6, Some(3.0)), 8.0), (6.0, 24.0));
+        assert!(weight(&row(2, 6, None), 8.0).1.is_nan(), "a step without a clock has no rate");
+    }
 }

@@ -61,13 +61,13 @@ pub(super) fn sources(p: &Prepared<'_>) -> anyhow::Result<Vec<PricedSource>> {
 }
 
 impl PricedSource {
-    /// The same prices over what a moved process generates: a closed loop of decoding alone, `trees` nodes at the most.
-    pub fn moved(&self, process: &Process, walk: Walk, trees: u32) -> anyhow::Result<Self> {
+    /// The same prices over what a moved process generates: a closed loop of decoding alone.
+    pub fn moved(&self, process: &Process, walk: Walk) -> anyhow::Result<Self> {
         let trace = Arc::new(process.generate(walk.requests, walk.tokens, walk.seed)?);
         let overlap = (0..u64::from(walk.requests)).map(|r| process.novelty(walk.seed, r) as f32).collect();
         let (arrivals, prefill) = (Arrivals::Closed, Prefill::Excluded);
         Ok(Self {
-            setup: BatchSetup { arrivals, prefill, overlap, budget: trees, kv: None, ..self.setup.clone() },
+            setup: BatchSetup { arrivals, prefill, overlap, kv: None, ..self.setup.clone() },
             facts: self.facts.clone(),
             cost: self.cost.clone(),
             acceptance: self.acceptance.clone(),
@@ -100,7 +100,7 @@ fn setup(p: &Prepared<'_>, room: &Room, acceptance: &Acceptance, context: Option
             PrefillName::Charged => Prefill::Charged { chunk: CHUNK },
         },
         context,
-        budget: p.candidates.iter().map(|c| c.budget).max().unwrap_or(0),
+        budget: 0,
         draft_rows: p.profiles.draft_rows(),
         kv: Some(room.clone()),
         overlap: acceptance.overlap.clone(),
@@ -150,8 +150,9 @@ fn facts(p: &Prepared<'_>, digest: &str, a: &Acceptance, trace: &Trace, context:
 impl Source for PricedSource {
     type Engine = PricedEngine;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<PricedEngine> {
-        let setup = BatchSetup { slots, ..self.setup.clone() };
+    fn engine(&self, slots: u32, budget: u32) -> anyhow::Result<PricedEngine> {
+        // Small trees hold no room for the file's largest.
+        let setup = BatchSetup { slots, budget, ..self.setup.clone() };
         Ok(PricedEngine::new(self.trace.clone(), self.cost.clone(), setup)?)
     }
 
@@ -182,6 +183,16 @@ impl Source for PricedSource {
     fn wall(&self, engine: &PricedEngine) -> Option<Wall> {
         let open = self.setup.arrivals != Arrivals::Closed;
         open.then(|| Wall { ms: engine.clock_ms(), idle_w: self.idle_w })
+    }
+
+    fn user_ms(&self, engine: &PricedEngine) -> Option<f64> {
+        // A round's time holds the prompts before it: those of others keep a user waiting, its own came before its tokens.
+        if self.setup.prefill == Prefill::Excluded {
+            return None;
+        }
+        let ended = engine.visits().iter().filter_map(|v| Some((v.end_ms? - v.first_ms, f64::from(v.tokens - 1))));
+        let (ms, tokens) = ended.fold((0.0, 0.0), |s, v| (s.0 + v.0, s.1 + v.1));
+        (tokens > 0.0).then(|| ms / tokens)
     }
 
     fn remarks(&self, engine: &PricedEngine) -> Vec<String> {

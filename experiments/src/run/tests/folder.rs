@@ -108,7 +108,7 @@ fn figures_are_those_of_the_rounds() {
     let (mut steps, mut tokens, mut rows, mut rounds) = (0u64, 0u64, 0u64, 0u64);
     let law = source.law(0.7);
     let setup = RunSetup { budget: 16, concurrency: 3, law: &law, cost: None };
-    let responses = run(&mut source.engine(3).unwrap(), &mut *policy, &source.requests(0.7), &setup, &mut |v| {
+    let responses = run(&mut source.engine(3, 16).unwrap(), &mut *policy, &source.requests(0.7), &setup, &mut |v| {
         rounds += 1;
         rows += u64::from(v.log.rows());
         tokens += u64::from(v.log.tokens());
@@ -241,8 +241,8 @@ fn what_cannot_run_is_refused_first() {
     struct Residual(Mock);
     impl Source for Residual {
         type Engine = Ticking;
-        fn engine(&self, slots: u32) -> anyhow::Result<Ticking> {
-            self.0.engine(slots)
+        fn engine(&self, slots: u32, budget: u32) -> anyhow::Result<Ticking> {
+            self.0.engine(slots, budget)
         }
         fn requests(&self, temperature: f64) -> Vec<Request> {
             self.0.requests(temperature)

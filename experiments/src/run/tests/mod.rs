@@ -116,7 +116,7 @@ impl Mock {
 impl Source for Mock {
     type Engine = Ticking;
 
-    fn engine(&self, slots: u32) -> anyhow::Result<Ticking> {
+    fn engine(&self, slots: u32, _budget: u32) -> anyhow::Result<Ticking> {
         self.engines.fetch_add(1, Relaxed);
         let script = Script { slots, ..self.script.clone() };
         Ok(Ticking { inner: MockEngine::new(script), rounds: 0, speed: self.speed, cold: self.cold })
