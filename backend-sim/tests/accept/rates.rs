@@ -2,7 +2,7 @@
 
 use super::kimi;
 use std::path::Path;
-use treeline_sim::accept::fit::from_counts;
+use treeline_sim::accept::fit::{from_counts, from_curve};
 use treeline_sim::accept::{Process, ProcessError, process};
 use treeline_sim::profile::{DrafterKind, drafter};
 
@@ -87,5 +87,24 @@ fn a_process_is_priced_beside_its_own_kind_of_drafter() {
         assert!(matches!(refused, ProcessError::Drafter { .. }));
         let said = refused.to_string();
         assert!(said.contains(why) && said.contains(help) && said.contains(&process.name), "{said}");
+    }
+}
+
+/// Errors of rates from a curve are those of its rounded figures, each of which moves up to three differences.
+#[test]
+fn errors_of_a_curve_follow_every_figure() {
+    let curve = [1.83, 2.43, 2.88, 3.24, 3.46, 3.62, 3.71];
+    let points = |taus: &[f64]| -> Vec<(u32, f64)> { (1..).zip(taus.iter().copied()).collect() };
+    let rates = |taus: &[f64]| from_curve(&points(taus), 0.01, "test").unwrap();
+    let own = rates(&curve);
+    let sigma = 0.01 / 12f64.sqrt();
+    for (d, error) in own.errors.iter().enumerate() {
+        let slope = |j: usize| {
+            let (mut up, h) = (curve, 1e-6);
+            up[j] += h;
+            (rates(&up).values[d] - own.values[d]) / h
+        };
+        let numeric = sigma * (0..curve.len()).map(|j| slope(j).powi(2)).sum::<f64>().sqrt();
+        assert!((error / numeric - 1.0).abs() < 1e-3, "rate {d}: {error}, by differences {numeric}");
     }
 }

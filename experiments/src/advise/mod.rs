@@ -30,6 +30,8 @@ struct Decided {
     setting: Setting,
     /// The same where only fixed sizes have rates under a moved input.
     among_fixed: Setting,
+    /// How many of its variants, the first, are inputs with a stated error.
+    stated: usize,
     answer: Answer,
     /// Mean cut share of the best candidate's rounds.
     cut: f64,
@@ -152,6 +154,7 @@ fn settings_of(
         let mut setting = ready.setting(*context, *concurrency, &ran);
         // The interval has the stated errors alone: another cache type is a choice, not an error.
         let answer = decide::answer(&setting, &ready.resamples).context("plain decoding has no throughput")?;
+        let stated = setting.variants.len();
         setting.variants.extend(ready.variants(*context, *concurrency, &ran, extra, false));
         if let Some(scaled) = &scaled {
             setting.variants.extend(scaled.rates(ready, *context, *concurrency, &ran));
@@ -164,7 +167,7 @@ fn settings_of(
         }
         let best = ran.iter().find(|r| prepared.candidates[r.candidate].choice() == answer.best);
         let (cut, in_domain) = best.map_or((0.0, true), |r| (r.result.cut_share, r.result.in_domain));
-        Ok(One { decided: Some(Decided { setting, among_fixed, answer, cut, in_domain }), failed })
+        Ok(One { decided: Some(Decided { setting, among_fixed, stated, answer, cut, in_domain }), failed })
     };
     Ok(Settings { settings: jobs.par_iter().map(decide).collect::<anyhow::Result<_>>()?, refused })
 }
@@ -252,7 +255,13 @@ fn row(
     runs_today: &dyn Fn(&Choice) -> bool,
 ) -> AdviceRow {
     let a = &d.answer;
-    let worst = effects.iter().max_by(|x, y| x.loss.total_cmp(&y.loss)).filter(|w| w.loss > 0.0);
+    // What is at stake is an input that may be off, not a setting that the operator knows.
+    let off = &d.among_fixed.variants[..d.stated];
+    let worst = effects
+        .iter()
+        .filter(|e| off.contains(e.variant))
+        .max_by(|x, y| x.loss.total_cmp(&y.loss))
+        .filter(|w| w.loss > 0.0);
     let gain = |choice: &Choice| a.candidates.iter().find(|c| c.choice == *choice).map(|c| c.speedup);
     AdviceRow {
         acceptance: a.acceptance.clone(),

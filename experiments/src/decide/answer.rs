@@ -148,8 +148,9 @@ pub fn effects(setting: &Setting, chosen: usize) -> Vec<Effect<'_>> {
     all.filter_map(|v| effect(v).map(|(best, loss, speedup)| Effect { variant: v, best, loss, speedup })).collect()
 }
 
-/// Half the range of `base` and its moved values, relative to `base`, inputs added as independent; and the inputs under which
-/// there is no speed-up to compare.
+/// How far moved inputs take a speed-up from `base`, relative to it: of each input the end that takes it farther, so that the
+/// interval holds what every single input may do, whichever way; inputs added as independent. And the inputs under which there
+/// is no speed-up to compare.
 fn spread<'e>(effects: &'e [Effect<'_>], part: Part, base: f64) -> (f64, Vec<&'e str>) {
     let mut keys: Vec<&str> = Vec::new();
     let (mut sum, mut blind) = (0.0, Vec::new());
@@ -163,8 +164,8 @@ fn spread<'e>(effects: &'e [Effect<'_>], part: Part, base: f64) -> (f64, Vec<&'e
         if known().count() < same().count() {
             blind.push(e.variant.input.as_str());
         }
-        let (lo, hi) = known().fold((base, base), |(lo, hi), s| (lo.min(s), hi.max(s)));
-        sum += ((hi - lo) / 2.0 / base).powi(2);
+        let far = known().map(|s| (s / base - 1.0).abs()).fold(0.0, f64::max);
+        sum += far.powi(2);
     }
     (sum.sqrt(), blind)
 }

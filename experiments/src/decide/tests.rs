@@ -155,3 +155,17 @@ fn errors_of_counted_rates_are_sampling() {
     let width = |a: &crate::results::Answer| (a.hi.unwrap() - a.lo.unwrap()) / 2.0 / a.speedup;
     assert!((width(with) - width(&without).hypot(0.1)).abs() < 1e-9);
 }
+
+/// An input that moves the gain one way only: the interval holds the end that it leads to.
+#[test]
+fn a_one_sided_input_lies_within_the_interval() {
+    let mut s = setting();
+    for rates in [[0.1, 0.17, 0.15], [0.1, 0.2, 0.18]] {
+        let (key, input, change) =
+            ("experts".to_owned(), "distinct experts".to_owned(), "counted otherwise".to_owned());
+        s.variants.push(Variant { key, input, change, part: Part::Transfer, rates: rates.to_vec() });
+    }
+    let a = answer(&s, &Resamples::new(20, 500, 1)).unwrap();
+    assert!(a.lo.unwrap() < 1.7, "{:?} {:?}", a.lo, a.parts);
+    assert!((a.parts.transfer.unwrap() - 0.05f64.hypot(0.15)).abs() < 1e-12);
+}

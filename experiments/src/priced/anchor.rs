@@ -2,8 +2,7 @@
 
 use crate::config::Anchor;
 use anyhow::Context as _;
-use treeline_sim::accept::Process;
-use treeline_sim::nested::Nested;
+use treeline_sim::accept::{Process, Sample};
 
 /// Requests and tokens of the walks that a tree's τ is found with.
 const WALKS: (u32, u32) = (64, 192);
@@ -121,21 +120,11 @@ impl Held {
     }
 }
 
-/// τ of best-first trees on a sample of walks.
+/// τ of best-first trees on a sample of walks, whose ends are left out as in a steady state.
 fn walk(process: &Process, budget: u32, walks: (u32, u32), seed: u64) -> anyhow::Result<f64> {
-    let trace = process.generate(walks.0, walks.1, seed)?;
-    let nested = Nested::build(&trace, budget, 0)?;
-    let (mut tokens, mut rounds) = (0u64, 0u64);
-    for request in 0..nested.requests() {
-        let mut index = 0;
-        while index + 1 < nested.emitted(request) {
-            let committed = nested.committed(request, index, budget).max(1);
-            tokens += u64::from(committed);
-            rounds += 1;
-            index += committed;
-        }
-    }
-    (rounds > 0).then(|| tokens as f64 / rounds as f64).context("the process generates nothing")
+    let sample = Sample { requests: walks.0, tokens: walks.1, seed };
+    let (taus, _) = process.tree_tau(&[budget], 0, sample)?;
+    taus.first().copied().context("no budget, no tree")
 }
 
 #[cfg(test)]

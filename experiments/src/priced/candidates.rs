@@ -36,7 +36,11 @@ impl Candidate {
     /// Whether its trees have the same size in every step.
     #[must_use]
     pub fn fixed(&self) -> bool {
-        matches!(self.kind.as_str(), PLAIN | "chain" | "best-first" | "spine-first" | "top-k" | "sequoia")
+        match self.kind.as_str() {
+            PLAIN | "chain" | "best-first" | "spine-first" | "top-k" => true,
+            "sequoia" => self.params.get("size").and_then(Value::as_str) != Some("cost"),
+            _ => false,
+        }
     }
 
     /// The spine that nested tables must have been built with; `None` where any tables do.

@@ -190,7 +190,7 @@ fn small_trees_keep_no_room_for_the_files_largest() {
     assert_eq!(outcome.failed, []);
     let refused = outcome.priced.unwrap().refused;
     assert!(outcome.summary.cells.iter().any(|c| c.policy == "best-first" && c.budget == 8));
-    assert!(refused.iter().all(|r| r.budget == 256) && !refused.is_empty(), "{refused:?}");
+    assert!(refused.iter().all(|r| r.choice.budget == 256) && !refused.is_empty(), "{refused:?}");
 }
 
 /// Prompts that are charged take time and energy; between a user's tokens only those of others stand.

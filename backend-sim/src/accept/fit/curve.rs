@@ -17,7 +17,7 @@ pub fn from_curve(points: &[(u32, f64)], rounding: f64, source: &str) -> Result<
     let deviation = rounding / 12f64.sqrt();
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     // τ(0) = 1 is exact, and every round reaches the first node.
-    let (mut before, mut gain, mut noise) = (1.0, 1.0, 0.0);
+    let (mut before, mut gain) = (1.0, 1.0);
     for (i, &(k, tau)) in points.iter().enumerate() {
         if k as usize != i + 1 {
             return refuse(format!("point {} of the curve is for k = {k}: give k = 1, 2, 3, … without a gap", i + 1));
@@ -29,11 +29,16 @@ pub fn from_curve(points: &[(u32, f64)], rounding: f64, source: &str) -> Result<
             ));
         }
         let rate = own / gain;
-        let own_noise = deviation * if i == 0 { 1.0 } else { 2f64.sqrt() };
+        // r = (τ_k − τ_{k−1}) / (τ_{k−1} − τ_{k−2}): the figure in the middle moves both, in opposite directions; τ_0 = 1 is exact.
+        let parts = match i {
+            0 => 1.0,
+            1 => 1.0 + (1.0 + rate).powi(2),
+            _ => 1.0 + (1.0 + rate).powi(2) + rate.powi(2),
+        };
         values.push(rate);
         // Figures too coarse for a late rate say nothing of it; no share is known worse than half.
-        errors.push(((own_noise.powi(2) + (rate * noise).powi(2)).sqrt() / gain).min(0.5));
-        (before, gain, noise) = (tau, own, own_noise);
+        errors.push((deviation * f64::sqrt(parts) / gain).min(0.5));
+        (before, gain) = (tau, own);
     }
     let errors = if rounding > 0.0 { errors } else { Vec::new() };
     Ok(Rates { values, errors, source: source.to_owned() })

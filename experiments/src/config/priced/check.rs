@@ -1,7 +1,7 @@
 //! What a priced run names, looked up: profiles, processes and traces, each error at the key that names it.
 
 use super::super::diagnostic::{ConfigError, Doc};
-use super::super::types::{Backend, Experiment, Record};
+use super::super::types::{Backend, Experiment, PolicySpec, Record};
 use super::{AcceptanceKind, ArrivalsSpec, PrefillName, PricedRun};
 use crate::priced::{Acceptance, Problem, Profiles, TABLE_NODES, beyond_tables, candidates};
 
@@ -25,6 +25,7 @@ pub(crate) fn check(doc: &Doc<'_>, e: &Experiment) -> Result<(), ConfigError> {
         let hint = "lower the context or `workload.response`, or name a model profile with a larger `max_context`";
         return Err(at(Problem { key: place, message, hint: Some(hint.to_owned()) }));
     }
+    twins(e).map_err(at)?;
     tables(e, run, profiles.drafter.depth()).map_err(at)?;
     for (i, a) in run.acceptance.iter().enumerate() {
         let named = format!("acceptance.{i}");
@@ -43,6 +44,28 @@ pub(crate) fn check(doc: &Doc<'_>, e: &Experiment) -> Result<(), ConfigError> {
         let message = format!("no such trace: {}", trace.path.display());
         let hint = "relative paths start from the experiment file's folder".to_owned();
         return Err(doc.error(doc.value(&key), message, Some(hint)));
+    }
+    Ok(())
+}
+
+/// Refuses two policies of one kind with the same budget: answers name a choice by kind and budget, and could not tell them
+/// apart.
+fn twins(e: &Experiment) -> Result<(), Problem> {
+    let all = || e.policies.iter().enumerate().flat_map(|(i, p)| (0..p.budgets.len()).map(move |j| (i, j, p)));
+    for (i, j, p) in all() {
+        let same = |&(k, l, q): &(usize, usize, &PolicySpec)| {
+            (k, l) < (i, j) && q.kind == p.kind && q.budgets[l] == p.budgets[j]
+        };
+        if all().any(|other| same(&other)) {
+            return Err(Problem {
+                key: format!("policy.{i}.budget.{j}"),
+                message: format!(
+                    "`{}` with a budget of {} stands twice, and an answer could not tell the two apart",
+                    p.kind, p.budgets[j]
+                ),
+                hint: Some("give one another budget, or compare them in two files".to_owned()),
+            });
+        }
     }
     Ok(())
 }

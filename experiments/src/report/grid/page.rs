@@ -89,7 +89,7 @@ fn answers(view: &View<'_>) -> Option<Markup> {
         section id="answers" {
             h2 { "What to run at " (words::at_context(context)) }
             p class="glossary" {
-                b { "Gain" } ": throughput over plain decoding with as many users; ± is the 95 % interval of sampling, model and transfer together; “at least” where something of it was not computed. "
+                b { "Gain" } ": throughput over plain decoding with as many users; ± joins the 95 % interval over requests with what uncertain inputs of acceptance and cost may do at their stated ends; “at least” where something of it was not computed. "
                 b { "Nodes" } ": draft nodes without the root; rows = 1 + nodes; ≈ where the policy chooses them step by step: their mean. "
                 b { "Best in" } ": share of the resamples in which the choice wins."
             }

@@ -82,9 +82,10 @@ impl<'d> Decider<'d> {
     fn setting(&self, group: &Group, details: &[&CellDetail]) -> Option<Setting> {
         let (p, first) = (self.p, details.first()?);
         let user = f64::from(group.concurrency);
+        let choice = |d: &CellDetail| Choice { policy: d.cell.policy.clone(), budget: d.cell.budget };
         let candidate = |d: &&CellDetail| decide::Candidate {
-            choice: Choice { policy: d.cell.policy.clone(), budget: d.cell.budget },
-            fixed: p.candidates.iter().any(|c| c.kind == d.cell.policy && c.fixed()),
+            choice: choice(d),
+            fixed: p.candidates.iter().any(|c| c.choice() == choice(d) && c.fixed()),
             tau: d.cell.tau.unwrap_or(f64::NAN),
             rows: d.cell.rows_mean.unwrap_or(f64::NAN),
             requests: d.per_request.iter().map(|r| weight(r, user)).collect(),
