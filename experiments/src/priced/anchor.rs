@@ -46,7 +46,12 @@ fn tree(process: &Process, anchor: &Anchor) -> Option<u32> {
 
 /// τ of the chain above which no tree's process is looked for.
 fn most(process: &Process, anchor: &Anchor) -> f64 {
-    anchor.tau.min(f64::from(process.depth()) + 1.0 - 1e-3)
+    anchor.tau.min(ceiling(process))
+}
+
+/// The highest τ that is looked for: a block that is always accepted whole has no shape left.
+fn ceiling(process: &Process) -> f64 {
+    f64::from(process.depth()) + 1.0 - 1e-3
 }
 
 /// Whether `anchor` can be had, with one walk at the most: the process whose chain alone has its τ (or nearly all that the
@@ -66,7 +71,7 @@ pub fn reachable(process: &Process, anchor: &Anchor, seed: u64) -> anyhow::Resul
     scaled.check()?;
     let tau = walk(&scaled, budget, WALKS, seed)?;
     anyhow::ensure!(
-        tau >= anchor.tau,
+        tau >= anchor.tau && anchor.tau <= ceiling(process),
         "no chain up to τ {high:.2} gives best-first trees of {budget} nodes a τ of {}",
         anchor.tau
     );
@@ -94,7 +99,7 @@ impl Held {
     /// have such a τ. A process that cannot have it is returned as near as it came.
     pub fn again(&self, moved: &Process) -> Process {
         let depth = moved.depth();
-        let most = f64::from(depth) + 1.0 - 1e-3;
+        let most = ceiling(moved);
         let at = |process: &Process| walk(process, self.budget, self.walks, self.seed);
         let (mut best, mut chain) = (moved.clone(), moved.tau(depth));
         let Ok(mut tau) = at(&best) else { return best };

@@ -181,11 +181,11 @@ fn small_trees_keep_no_room_for_the_files_largest() {
     let (hardware, model) = (profile::hardware("b300-sxm6", here).unwrap(), profile::model("kimi-k2.6", here).unwrap());
     let drafter = profile::drafter("kimi-k2.6-dflash", here).unwrap();
     let room = memory::room(&model, Some(&drafter), &deployment, &hardware).unwrap();
-    let (few, many) = (room.largest_cap(65_536 + 96, 9), room.largest_cap(65_536 + 96, 257));
+    let (few, many) = (room.largest_cap(16_384 + 96, 9), room.largest_cap(16_384 + 96, 257));
     assert!(few > many, "{few} {many}");
     let site = Site::new();
-    let text = small().replace("[1024]", "[65536]").replace("[1, 16]", &format!("[{few}]"));
-    let text = text.replace("requests = 24", "requests = 40").replace("budget = [8, 32]", "budget = [8, 256]");
+    let text = small().replace("[1024]", "[16384]").replace("[1, 16]", &format!("[{few}]"));
+    let text = text.replace("requests = 24", "requests = 160").replace("budget = [8, 32]", "budget = [8, 256]");
     let outcome = site.go(&text.replace("rounds = 512", "rounds = 512\narrivals = { rate = 1000 }"), "run", false);
     assert_eq!(outcome.failed, []);
     let refused = outcome.priced.unwrap().refused;
