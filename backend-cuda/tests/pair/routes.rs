@@ -75,6 +75,39 @@ fn tell(name: &str, what: &str, errors: &mut [f64]) -> (f64, f64) {
     (at(0.5), at(1.0))
 }
 
+/// Whole texts in one pass, in f32: other shapes of the same products than decoding has.
+#[test]
+fn whole_texts_agree_in_f32() {
+    for subject in subjects(Dtype::F32) {
+        let mut reader = Reader::new(&subject, Dtype::F32);
+        let mut errors = Vec::new();
+        for (i, (request, text)) in subject.greedy().iter().zip(subject.greedy_text()).enumerate() {
+            let whole = [&request.prompt[..], text].concat();
+            let whole = &whole[..whole.len().min(ROWS as usize)];
+            let want = Scorer::new(subject.cpu.target().clone()).extend(whole);
+            for (row, got) in reader.read(whole).0.iter().enumerate() {
+                let error = relative_error(got, &want.row(row).to_vec());
+                if error > 1e-3 {
+                    println!(
+                        "  request {i}, row {row} of {} (prompt {}): {error:.1e}",
+                        whole.len(),
+                        request.prompt.len()
+                    );
+                }
+                errors.push(error);
+            }
+        }
+        let (median, _) = tell(&subject.name(), "whole texts", &mut errors);
+        let parted = errors.iter().filter(|e| **e > 1e-3).count();
+        assert!(
+            parted <= errors.len() / 1000 && median <= 1e-5,
+            "{}: {parted} of {} rows",
+            subject.name(),
+            errors.len()
+        );
+    }
+}
+
 /// With the f32 path's experts, no row is far from the reference; so the tail of free bf16 is the routers'.
 #[test]
 fn with_the_same_experts_bf16_has_no_tail() {

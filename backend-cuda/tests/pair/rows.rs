@@ -10,6 +10,8 @@ use treeline_cuda::testing::relative_error;
 
 /// One row against the CPU engine's.
 struct Row {
+    /// Request and token.
+    place: (usize, usize),
     /// ‖Δ‖ / ‖reference‖.
     relative: f64,
     kl: f64,
@@ -40,10 +42,11 @@ fn best(x: &[f32]) -> (usize, usize) {
 }
 
 impl Row {
-    fn new(want: &[f32], got: &[f32]) -> Self {
+    fn new(place: (usize, usize), want: &[f32], got: &[f32]) -> Self {
         let (p, q) = (log_softmax(want), log_softmax(got));
         let (first, second) = best(want);
         Self {
+            place,
             relative: relative_error(got, want),
             kl: p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum(),
             margin: want[first] - want[second],
@@ -77,7 +80,8 @@ fn rows(dtype: Dtype) -> Vec<(String, bool, Vec<Row>)> {
             // The first token comes from the prompt, the second from the first pass.
             let want = &subject.greedy_logits()[i][1..];
             assert_eq!(got[i].len(), want.len());
-            want.iter().zip(&got[i]).map(|(want, got)| Row::new(want, got)).collect::<Vec<_>>()
+            let rows = want.iter().zip(&got[i]).enumerate();
+            rows.map(|(token, (want, got))| Row::new((i, token + 1), want, got)).collect::<Vec<_>>()
         };
         let all: Vec<Row> = side_by_side(&requests, &one).into_iter().flatten().collect();
         (subject.name(), subject.real(), all)
@@ -110,11 +114,22 @@ fn tell(name: &str, rows: &mut [Row]) -> (f64, f64) {
     (relative[0], relative[3])
 }
 
+/// Arithmetic in f32 parts at the sixth digit. That may decide a router whose two scores agree to as many digits: such a row has
+/// other experts, not other arithmetic, and of some fifty thousand choices a few may be so near.
 #[test]
 fn logits_agree_in_f32() {
     for (name, _, mut rows) in rows(Dtype::F32) {
-        let (_, largest) = tell(&name, &mut rows);
-        assert!(largest <= 1e-3, "{name}: {largest:e}");
+        tell(&name, &mut rows);
+        let parted: Vec<&Row> = rows.iter().filter(|r| r.relative > 1e-3).collect();
+        for r in &parted {
+            println!(
+                "  request {} at token {}: relative error {:.1e}, KL {:.1e}",
+                r.place.0, r.place.1, r.relative, r.kl
+            );
+        }
+        assert!(parted.len() <= rows.len() / 1000, "{name}: {} of {} rows", parted.len(), rows.len());
+        let rest = quantile(&mut rows, |r| r.relative, 0.999);
+        assert!(rest <= 1e-5, "{name}: {rest:e}");
     }
 }
 
