@@ -131,7 +131,7 @@ impl Chart {
             return None;
         }
         let (xs, ys) = self.extent();
-        let room = self.right_margin(xs.1).min(175.0);
+        let room = self.right_margin(xs.1).min(205.0);
         let (x0, x1, y0, y1) = (LEFT, WIDTH - room, TALL - BOTTOM, TOP);
         let y = Scale::new(self.y.kind, ys.0, ys.1, y0, y1, 5);
         let x = match self.x.ticks.as_slice() {

@@ -104,7 +104,7 @@ fn bar(step: &Step, (from, to): (f64, f64), x: &Scale, y: f64, left: f64) -> Mar
             @if !step.note.is_empty() { title { (step.note) } }
             text class="row end" x=(px(left - 7.0)) y=(px(middle)) { (clipped(&step.label, NAMES)) }
             rect class=(class) x=(px(a)) y=(px(y)) width=(px((b - a).max(0.8))) height=(px(THICK)) {}
-            text class="row" x=(px(b + 6.0)) y=(px(middle)) { (step.text) }
+            text class="row halo" x=(px(b + 6.0)) y=(px(middle)) { (step.text) }
         }
     }
 }
