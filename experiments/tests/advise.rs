@@ -73,6 +73,8 @@ fn the_advice_is_a_table_and_a_file_that_agree() {
         let name = format!("{} {}", row["best"]["policy"].as_str().unwrap(), row["best"]["budget"]);
         assert!(out.contains(&name), "{name}\n{out}");
     }
+    let staked = |row: &&Value| row["at_stake"].as_f64().unwrap() > 0.0 && row["at_stake_input"].is_string();
+    assert!(rows.iter().any(|r| staked(&r)), "some input decides somewhere: {rows:?}");
     // A tree pays more at one request than at 32 on a mixture of experts that is far from saturated.
     assert!(rows[0]["speedup"].as_f64() > rows[1]["speedup"].as_f64(), "{rows:?}");
     let keys: Vec<&str> = json["measure_next"].as_array().unwrap().iter().map(|s| s["key"].as_str().unwrap()).collect();

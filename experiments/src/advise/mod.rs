@@ -259,7 +259,7 @@ fn row(
     let off = &d.among_fixed.variants[..d.stated];
     let worst = effects
         .iter()
-        .filter(|e| off.contains(e.variant))
+        .filter(|e| off.iter().any(|v| std::ptr::eq(v, e.variant)))
         .max_by(|x, y| x.loss.total_cmp(&y.loss))
         .filter(|w| w.loss > 0.0);
     let gain = |choice: &Choice| a.candidates.iter().find(|c| c.choice == *choice).map(|c| c.speedup);

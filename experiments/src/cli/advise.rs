@@ -108,16 +108,22 @@ pub(super) fn run(args: &AdviseArgs, registry: &Registry, out: &Out) -> anyhow::
             out.note(text);
         }
     };
+    if let Some(target) = &args.out {
+        let flag = |text: &Option<String>| text.as_ref().map(PathBuf::from);
+        let inputs = [args.file.clone(), flag(&args.trace), flag(&args.process), flag(&args.calibration)];
+        super::target::writable(target, inputs.iter().flatten().map(PathBuf::as_path))?;
+    }
     let advice =
         advise::advise(&prepared, present.as_ref(), &progress).map_err(|e| match e.downcast::<advise::Refusal>() {
             Ok(refusal) => Usage(format!("{name}: {refusal}")).into(),
             Err(e) => e,
         })?;
+    // What took minutes is printed even where the file cannot be written.
+    if args.json { out.json(&advice) } else { out.data(&advise::text(&advice)) }?;
     if let Some(file) = &args.out {
         let text = serde_json::to_string_pretty(&advice)?;
         std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if args.json { out.json(&advice) } else { out.data(&advise::text(&advice)) }?;
     Ok(if advice.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -62,6 +62,24 @@ pub(super) enum ImportVerb {
     },
 }
 
+impl ImportVerb {
+    /// Refuses to write over what is read.
+    fn spare_inputs(&self) -> anyhow::Result<()> {
+        let (read, target): (Vec<&Path>, _) = match self {
+            Self::Vllm { file, before, to, .. } => {
+                let before = before.as_deref();
+                (std::iter::once(file.as_path()).chain(before).chain(to.like()).collect(), to.out.as_deref())
+            }
+            Self::Sglang { file, to, .. } | Self::Curve { file, to } => {
+                (std::iter::once(file.as_path()).chain(to.like()).collect(), to.out.as_deref())
+            }
+            Self::Trace { file, out, .. } => (vec![file.as_path()], out.as_deref()),
+            Self::Steps { .. } => return Ok(()),
+        };
+        target.map_or(Ok(()), |target| super::target::writable(target, read))
+    }
+}
+
 /// What becomes of counted rates.
 #[derive(Debug, Args)]
 pub(super) struct Target {
@@ -78,6 +96,10 @@ pub(super) struct Target {
 }
 
 impl Target {
+    fn like(&self) -> Option<&Path> {
+        Some(Path::new(&self.like))
+    }
+
     fn base(&self) -> anyhow::Result<Process> {
         Ok(accept::process(&self.like, Path::new(""))?)
     }
@@ -90,6 +112,7 @@ impl Target {
 
 /// Runs one kind.
 pub(super) fn run(verb: &ImportVerb, out: &Out) -> anyhow::Result<()> {
+    verb.spare_inputs()?;
     match verb {
         ImportVerb::Vllm { file, before, model, to } => {
             to.counted(&import::vllm(file, before.as_deref(), model.as_deref())?, None, file, out)

@@ -23,6 +23,7 @@ mod policy_try;
 mod profiles;
 mod report;
 mod run;
+mod target;
 mod trace;
 mod tree_text;
 

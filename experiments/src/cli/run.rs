@@ -96,6 +96,29 @@ pub(super) fn experts(backend: &Backend) -> anyhow::Result<Option<report::Routed
 
 /// The run folder, where the command line names or implies one, and whether it is resumed.
 fn folder(args: &RunArgs, experiment: &Experiment) -> anyhow::Result<(Option<PathBuf>, bool)> {
+    let (dir, resumed) = place(args, experiment)?;
+    if let (Some(dir), true) = (&dir, resumed)
+        && let Some(name) = name_of(dir)
+        && name != experiment.name
+    {
+        let why = format!(
+            "{} holds a run of `{name}`, and this file is `{}`: resume it with its own file, or write elsewhere with --out",
+            dir.display(),
+            experiment.name
+        );
+        return Err(Usage(why).into());
+    }
+    Ok((dir, resumed))
+}
+
+/// The name of the experiment whose run lies in a folder, where it says.
+fn name_of(dir: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(dir.join(super::folder::RESOLVED)).ok()?;
+    let table: toml::Table = toml::from_str(&text).ok()?;
+    table.get("name")?.as_str().map(str::to_owned)
+}
+
+fn place(args: &RunArgs, experiment: &Experiment) -> anyhow::Result<(Option<PathBuf>, bool)> {
     match (&args.resume, &args.out) {
         (None, out) => Ok((out.clone(), false)),
         (Some(Some(_)), Some(_)) => {

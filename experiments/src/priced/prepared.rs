@@ -90,7 +90,7 @@ impl<'e> Prepared<'e> {
     fn spines(&self) -> Vec<(u32, u32)> {
         let mut spines: Vec<(u32, u32)> = Vec::new();
         for c in &self.candidates {
-            // Plain decoding and chains are on any table.
+            // Plain decoding and chains are on any table that is long enough.
             let Some(spine) = c.spine() else { continue };
             match spines.iter_mut().find(|s| s.1 == spine) {
                 Some((nodes, _)) => *nodes = (*nodes).max(c.budget),
@@ -99,6 +99,13 @@ impl<'e> Prepared<'e> {
         }
         if spines.is_empty() {
             spines.push((1, 0));
+        }
+        // A chain is looked up in whichever table stands first, and has no more nodes than that.
+        let depth = self.profiles.drafter.depth();
+        let chains = self.candidates.iter().filter(|c| c.kind == "chain").map(|c| c.budget.min(depth));
+        let longest = chains.max().unwrap_or(0);
+        for (nodes, _) in &mut spines {
+            *nodes = (*nodes).max(longest);
         }
         spines
     }

@@ -59,6 +59,13 @@ pub enum RunWarning {
         /// All cells.
         of: usize,
     },
+    /// The calibration does not say that it is of this model.
+    OtherCalibration {
+        /// What it says.
+        of: String,
+        /// The model that is priced.
+        model: String,
+    },
     /// Replayed cells whose requests ran out before the load was steady.
     RunOut {
         /// How many.
@@ -100,6 +107,7 @@ impl RunWarning {
             Self::FewRequests { .. } => {
                 "read every ± as at least that wide; raise `workload.requests`, or record a longer trace"
             }
+            Self::OtherCalibration { .. } => "name the model that was measured, or calibrate this one",
             Self::RunOut { .. } => "raise `workload.requests` to some eight times the cap, or lower the cap",
             Self::Noisy { .. } => "raise `workload.rounds`",
             Self::OtherBuild { .. } => "run into a new folder to have all cells from one build",
@@ -141,6 +149,9 @@ impl fmt::Display for RunWarning {
                     "{cells} of {of} cells {stand} on fewer than {FEW} requests (the fewest: {fewest}), over which a "
                 )?;
                 write!(f, "bootstrap is too narrow; over fewer than {LEAST} there is no interval")
+            }
+            Self::OtherCalibration { of, model } => {
+                write!(f, "the calibration says that it measured `{of}`, and prices {model}")
             }
             Self::RunOut { cells, of, least: (mean, cap) } => {
                 let have = if *cells == 1 { "has" } else { "have" };

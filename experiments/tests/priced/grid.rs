@@ -274,3 +274,42 @@ fn a_folder_without_its_answers_is_made_whole() {
     assert_eq!(read.answers, whole.priced.unwrap().answers);
     assert!(treeline(&["report", at]).status.success());
 }
+
+/// A chain's length is its own, whatever trees stand beside it: alone, behind smaller ones, before larger ones.
+#[test]
+fn chains_do_not_depend_on_the_trees_beside_them() {
+    let site = Site::new();
+    let from = GRID.find("[[policy]]").unwrap();
+    let head = GRID[..from].replace("reference = { policy = \"best-first\", budget = 8 }\n", "");
+    let policy = |kind: &str, budgets: &str| format!("[[policy]]\nkind = \"{kind}\"\nbudget = {budgets}\n");
+    let chains = policy("chain", "[1, 3, 7]");
+    let taus = |name: &str, others: &str| -> Vec<(f64, f64)> {
+        let outcome = site.go(&format!("{head}{others}{chains}"), name, false);
+        let cells = outcome.summary.cells.into_iter().filter(|c| c.policy == "chain");
+        cells.map(|c| (c.tau.unwrap(), c.rows_mean.unwrap())).collect()
+    };
+    let alone = taus("alone", "");
+    assert_eq!(alone.len(), 2 * 2 * 2 * 3);
+    for cell in alone.chunks(3) {
+        assert!(cell[0].0 < cell[1].0 && cell[1].0 < cell[2].0 && cell[2].1 > 6.0, "{cell:?}");
+    }
+    assert_eq!(taus("small", &policy("best-first", "[2]")), alone);
+    let mixed = format!("{}{}", policy("best-first", "[4]"), policy("spine-first", "[16]"));
+    assert_eq!(taus("mixed", &mixed), alone);
+    assert_eq!(taus("large", &policy("best-first", "[32]")), alone);
+}
+
+/// A folder is resumed by the experiment that began it.
+#[test]
+fn another_experiments_folder_is_not_taken_over() {
+    let site = Site::new();
+    site.go(GRID, "run", false);
+    let before = std::fs::read(site.path("run/summary.json")).unwrap();
+    std::fs::write(site.path("other.toml"), GRID.replace("name = \"grid\"", "name = \"other\"")).unwrap();
+    let args = ["run", site.path("other.toml").to_str().unwrap(), "--resume", site.path("run").to_str().unwrap()]
+        .map(str::to_owned);
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_treeline")).args(&args).output().unwrap();
+    let err = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.code() == Some(2) && err.contains("holds a run of `grid`") && err.contains("--out"), "{err}");
+    assert_eq!(std::fs::read(site.path("run/summary.json")).unwrap(), before);
+}

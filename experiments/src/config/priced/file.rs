@@ -36,7 +36,7 @@ impl Bounds for Tau {
     const LO: f64 = 1.0;
     const OPEN: bool = true;
     const HI: f64 = 65.0;
-    const WHAT: &'static str = "tokens per verify step above 1, bonus included";
+    const WHAT: &'static str = "tokens per verify step above 1 and at most 32, bonus included";
 }
 
 /// Kinds of cost tiers.

@@ -149,7 +149,8 @@ fn tiers_take_their_own_keys() {
     check(PRICED, "\"table\"", "\"table\"\noverhead_scale = 1.5", range, "1.5", "");
     check(PRICED, "\"table\"", "\"tabel\"", "unknown value `tabel`", "\"tabel\"", "did you mean `table`?");
     check(PRICED, "prefill = \"excluded\"\n", "", "missing key `prefill`", "[deployment]", "");
-    let tau = "invalid value: floating point `1.0`, expected tokens per verify step above 1, bonus included";
+    let tau =
+        "invalid value: floating point `1.0`, expected tokens per verify step above 1 and at most 32, bonus included";
     check(PRICED, "tau = 5.3", "tau = 1", tau, "1", "");
     let policy = "no policy of this file is `best-first` with budget 9";
     check(

@@ -51,6 +51,12 @@ pub(super) fn doubts(p: &Prepared<'_>, unfit: &[RefusedCell], cells: &[&Cell]) -
     if p.profiles.spec.tier == crate::config::TierName::Bound {
         out.push(RunWarning::BoundOnly);
     }
+    if let Some(c) = &p.profiles.calibration
+        && !names(&c.manifest.model, &p.profiles.model.name)
+    {
+        let (of, model) = (c.manifest.model.clone(), p.profiles.model.name.clone());
+        out.push(RunWarning::OtherCalibration { of, model });
+    }
     let outside = cells.iter().filter(|c| c.in_domain == Some(false)).count();
     if outside > 0 {
         out.push(RunWarning::Extrapolated { cells: outside, of: cells.len() });
@@ -72,6 +78,12 @@ pub(super) fn doubts(p: &Prepared<'_>, unfit: &[RefusedCell], cells: &[&Cell]) -
         out.push(RunWarning::Noisy { cells: noisy, of: cells.len() });
     }
     out
+}
+
+/// Whether the words of a manifest name a model, however it is spelt.
+fn names(words: &str, model: &str) -> bool {
+    let plain = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
+    plain(words).contains(&plain(model))
 }
 
 /// Requests that decode together on average and the cap, of a closed loop that was replayed to its end and stays more than a
@@ -117,5 +129,18 @@ pub(super) fn priced(
         refused: lost.unfit,
         failed: lost.failed,
         split: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_names_its_model_however_it_is_spelt() {
+        let words = "Kimi K2.6 on synthetic weights (61 layers, rank 0 of 8)";
+        assert!(
+            names(words, "kimi-k2.6") && !names(words, "kimi-k2.5") && !names("qwen3-8b on real weights", "kimi-k2.6")
+        );
     }
 }
