@@ -64,7 +64,20 @@ fn text(setup: &CostSetup<'_>, formulation: Formulation) -> Result<String, std::
             match (&d.allreduce, &t.allreduce) {
                 (Allreduce::Table { .. }, Some(ar)) => writeln!(s, "all-reduce: {}", table(ar))?,
                 (Allreduce::None, _) => writeln!(s, "all-reduce: none; what ranks exchange is left out")?,
-                (formula, _) => writeln!(s, "all-reduce: {formula:?}")?,
+                (Allreduce::OneShot { alpha_us }, _) => {
+                    writeln!(s, "all-reduce: one-shot, {alpha_us} µs and its bytes")?
+                }
+                (Allreduce::TwoShot { alpha_us }, _) => {
+                    writeln!(s, "all-reduce: two-shot, {alpha_us} µs and its bytes")?
+                }
+                (Allreduce::Nvls { alpha_us, bytes_s }, _) => {
+                    writeln!(
+                        s,
+                        "all-reduce: in the switch (NVLS), {alpha_us} µs and its bytes at {:.0} GB/s",
+                        bytes_s / 1e9
+                    )?;
+                }
+                (Allreduce::Table { .. }, None) => writeln!(s, "all-reduce: no table is named")?,
             }
         }
         Tier::Calibrated => {
@@ -92,7 +105,7 @@ fn text(setup: &CostSetup<'_>, formulation: Formulation) -> Result<String, std::
         }
     }
     if let Some(experts) = &setup.experts {
-        writeln!(s, "distinct experts: {experts:?}")?;
+        writeln!(s, "distinct experts: {}", experts.words())?;
     }
     write!(s, "{d}{}{}", setup.hardware, setup.model)?;
     if let Some(drafter) = setup.drafter {

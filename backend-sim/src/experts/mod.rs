@@ -98,6 +98,28 @@ impl Experts {
         }
     }
 
+    /// The model with its parameters, for a reader.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let own = match self {
+            Self::Uniform => "all rows independent".to_owned(),
+            Self::Skewed { .. } => "all rows independent, experts of different popularity".to_owned(),
+            Self::Power { exponent, .. } => format!("T rows of a request are worth T^{exponent}"),
+            Self::Shared { rho, .. } => format!("T rows of a request are worth 1 + (T − 1)(1 − {rho})"),
+            Self::Correlated { novelty: n, .. } => format!(
+                "a chain's m-th node adds {}·m^−{} of an independent row, the m-th sibling {}·m^−{}, a repeat {}",
+                n.chain, n.chain_decay, n.sibling, n.sibling_decay, n.repeat
+            ),
+            Self::Measured { .. } => "effective rows as measured".to_owned(),
+        };
+        let even = match self.popularity() {
+            Popularity::Even => "experts alike".to_owned(),
+            Popularity::Zipf { exponent } => format!("popularity falls as rank^−{exponent}"),
+            Popularity::List(weights) => format!("popularity of {} counted experts", weights.len()),
+        };
+        format!("{}: {own}; {even}", self.kind())
+    }
+
     /// How evenly the router chooses.
     #[must_use]
     pub fn popularity(&self) -> &Popularity {

@@ -73,7 +73,7 @@ fn line(out: &mut String, advice: &Advice, row: &AdviceRow) {
     };
     let cells = [
         row.concurrency.to_string(),
-        name(&row.best),
+        used(row),
         other(&row.fixed, "the same", false),
         format!("{:.2}", row.tau),
         gain(row),
@@ -189,6 +189,16 @@ fn engine(out: &mut String, e: &EngineSetting) {
 }
 
 /// `best-first 16`.
+/// The best choice; one that sizes itself by the nodes that it uses: "batch-wide ≈ 5".
+fn used(row: &AdviceRow) -> String {
+    let below = row.nodes < 0.9 * f64::from(row.best.budget);
+    if row.best.policy == "chain" || !below {
+        name(&row.best)
+    } else {
+        format!("{} ≈ {:.0}", row.best.policy, row.nodes)
+    }
+}
+
 pub(super) fn name(choice: &Choice) -> String {
     if choice.budget == 0 { choice.policy.clone() } else { format!("{} {}", choice.policy, choice.budget) }
 }

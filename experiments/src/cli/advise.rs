@@ -19,10 +19,10 @@ pub(super) struct AdviseArgs {
     #[arg(conflicts_with_all = ["deployment", "hardware", "model", "drafter", "tier", "calibration", "experts", "trace",
           "process", "tau", "concurrency", "context", "response", "requests", "most", "allow_extrapolation", "seed"])]
     file: Option<PathBuf>,
-    /// Deployment profile, or a TOML file (`treeline doctor` and the documentation list the shipped ones).
+    /// Deployment profile, or a TOML file (`treeline profiles` lists the shipped ones).
     #[arg(long, value_name = "NAME")]
     deployment: Option<String>,
-    /// Hardware profile, in place of the deployment's.
+    /// Another description of the deployment's hardware: a TOML file with the same name.
     #[arg(long, value_name = "NAME")]
     hardware: Option<String>,
     /// Model profile, a TOML file, or a config.json.
@@ -52,8 +52,8 @@ pub(super) struct AdviseArgs {
     /// Requests at once, as in 1,8,32.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     concurrency: Vec<u32>,
-    /// Positions per request, as in 1024,16384; a trace has its own unless given.
-    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    /// Positions per request, as in 1024,16384 or 1k,16k; a trace has its own unless given.
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positions)]
     context: Vec<u32>,
     /// Tokens of a response that a process generates.
     #[arg(long, value_name = "TOKENS", default_value_t = 512)]
@@ -125,6 +125,13 @@ pub(super) fn run(args: &AdviseArgs, registry: &Registry, out: &Out) -> anyhow::
         std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(if advice.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `8192` or `8k`.
+fn positions(text: &str) -> Result<u32, String> {
+    let (digits, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |digits| (digits, 1024));
+    let n = digits.parse::<u32>().ok().and_then(|n| n.checked_mul(unit));
+    n.ok_or_else(|| "expected positions, as in 8192 or 8k".to_owned())
 }
 
 /// `chain:7` or `plain`.

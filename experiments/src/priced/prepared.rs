@@ -31,6 +31,9 @@ pub struct Prepared<'e> {
     pub sources: Vec<Outline>,
 }
 
+/// Rounds from which the mean shape of a candidate's round is taken, at the most.
+const SHAPE_ROUNDS: u32 = 1 << 15;
+
 impl<'e> Prepared<'e> {
     /// Looks up what the experiment names.
     ///
@@ -80,7 +83,9 @@ impl<'e> Prepared<'e> {
         let tables: Vec<Tables<'_>> =
             nested.iter().map(|n| Tables::new(n).with_overlap(acceptance.overlap.clone())).collect();
         let experts = self.profiles.experts.as_ref().map(|e| &e.0);
-        let load = self.load(None, 1);
+        // Shapes are means that a few thousand rounds tell; a cell may have a hundred million.
+        let own = self.load(None, 1);
+        let load = Load { request_rounds: own.request_rounds.min(SHAPE_ROUNDS), ..own };
         let shapes = shape_variants(&acceptance, &tables, &self.candidates, experts, &self.costs, &load, e.seed);
         let resamples = Resamples::new(acceptance.requests, e.bootstrap, e.seed);
         Ok(work(&Ready { prepared: self, acceptance, tables, shapes, resamples }))

@@ -108,7 +108,9 @@ impl RunWarning {
                 "read every ± as at least that wide; raise `workload.requests`, or record a longer trace"
             }
             Self::OtherCalibration { .. } => "name the model that was measured, or calibrate this one",
-            Self::RunOut { .. } => "raise `workload.requests` to some eight times the cap, or lower the cap",
+            Self::RunOut { .. } => {
+                "lower the cap, or have some eight times as many requests (`workload.requests`, or a longer trace)"
+            }
             Self::Noisy { .. } => "raise `workload.rounds`",
             Self::OtherBuild { .. } => "run into a new folder to have all cells from one build",
         }

@@ -192,7 +192,7 @@ pub(super) fn acceptances(view: &View<'_>) -> Option<Markup> {
     Some(html! {
         section id="acceptance" {
             h2 { "Where acceptance comes from" }
-            p { "No acceptance source is a default: each is named in the experiment, and the map is drawn for each." }
+            p { "No acceptance source is a default: each is named in the experiment, and the map is drawn for each. Anchors share one shape, so those of the same τ have the same figures." }
             div class="scroll" { table class="sources" {
                 thead { tr {
                     th class="text" scope="col" { "Acceptance" }

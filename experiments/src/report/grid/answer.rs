@@ -160,7 +160,7 @@ fn caveats(view: &View<'_>) -> Vec<String> {
     let outside = view.summary.cells.iter().filter(|c| c.in_domain == Some(false)).count();
     if outside > 0 {
         let share = outside as f64 / view.summary.cells.len().max(1) as f64;
-        out.push(format!("{} of the cells lie outside the tables", fmt::percent(share)));
+        out.push(format!("{} of the cells lie outside of what was measured", fmt::percent(share)));
     }
     out
 }

@@ -160,6 +160,10 @@ pub(super) fn lines(view: &View<'_>) -> Lines {
     if open {
         heads.extend([("tok/s", true), ("busy", true)]);
     }
+    let today = view.priced.setup.hypothetical.is_some();
+    if today {
+        heads.push(("runs today", false));
+    }
     heads.extend([("best in", true), ("next", false), ("what would change it", false)]);
     let heads = heads.into_iter().map(|(head, number)| (head.to_owned(), number)).collect::<Vec<_>>();
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -177,6 +181,9 @@ pub(super) fn lines(view: &View<'_>) -> Lines {
                 if open {
                     let (rate, busy) = load(view, at, a);
                     row.extend([rate, busy]);
+                }
+                if today {
+                    row.push(words::today(a).unwrap_or_else(dash));
                 }
                 row.push(fmt::or_dash(a.p_best, fmt::percent));
                 row.push(a.runner_up.as_ref().map_or_else(dash, words::brief));

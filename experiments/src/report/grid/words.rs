@@ -53,6 +53,17 @@ pub(super) fn best(a: &Answer) -> String {
     }
 }
 
+/// The best choice without a tree, which engines run whose kernels take none: "chain 7, 3.00×".
+pub(super) fn today(a: &Answer) -> Option<String> {
+    let runs = a.candidates.iter().filter(|c| c.choice.budget == 0 || c.choice.policy == "chain");
+    let best = runs.max_by(|x, y| x.speedup.total_cmp(&y.speedup))?;
+    Some(if best.choice.budget == 0 {
+        brief(&best.choice)
+    } else {
+        format!("{}, {}", brief(&best.choice), gain(best.speedup))
+    })
+}
+
 /// "+18 %", or "2.12×" from twice on.
 pub(super) fn gain(speedup: f64) -> String {
     if speedup >= MULTIPLE { format!("{}×", fixed(speedup, 2)) } else { format!("{} %", signed(whole(speedup), 0)) }
