@@ -223,7 +223,7 @@ impl Chart {
         let mut out = Vec::new();
         let zipped = || self.series.iter().zip(offsets);
         for (s, off) in zipped().filter(|(s, _)| !s.label.is_empty()) {
-            let text = clipped(&s.label, 130.0);
+            let text = clipped(&s.label, 168.0);
             let anchors: Vec<(f64, f64)> = s.points.iter().rev().map(|p| (x.at(p.x) + off, y.at(p.y))).collect();
             if let Some(place) = placer.place(&text, BOLD, &anchors) {
                 out.push(label(&format!("name s{}", s.slot), &text, &place));
