@@ -53,6 +53,13 @@ impl RowOp {
         Self { phase, class, ..self }
     }
 
+    /// Bytes from and to the GPU's memory and operations of all its calls in a pass of `rows` rows; what goes over the link is
+    /// no memory traffic.
+    pub(super) fn moves(&self, rows: f64) -> (f64, f64) {
+        let (calls, m) = (f64::from(self.calls), self.rows(rows));
+        (if self.work.link() { 0.0 } else { calls * self.work.bytes(m) }, calls * self.work.flops(m))
+    }
+
     /// Rows of a call in a pass of `rows` rows.
     pub(super) fn rows(&self, rows: f64) -> f64 {
         if self.share == 1.0 { rows } else { (rows * self.share).ceil() }

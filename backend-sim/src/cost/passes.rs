@@ -63,9 +63,9 @@ impl Passes {
         for at in 1..SLOTS {
             let rows = f64::from(Slot::rows(at));
             for op in pass.rows.iter().chain(&pass.shared) {
-                let m = op.rows(rows);
-                bytes[at] += if op.work.link() { 0.0 } else { f64::from(op.calls) * op.work.bytes(m) };
-                flops[at] += f64::from(op.calls) * op.work.flops(m);
+                let (moved, computed) = op.moves(rows);
+                bytes[at] += moved;
+                flops[at] += computed;
             }
             if let Some(e) = &pass.experts {
                 flops[at] += f64::from(e.layers) * rows * f64::from(e.top_k) * e.expert_flops;

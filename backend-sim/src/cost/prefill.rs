@@ -39,9 +39,9 @@ impl CostModel {
         let pass = &self.target.pass;
         let (mut bytes, mut flops) = (0.0, self.prompt_flops * n * (before + 0.5 * n));
         let mut add = |op: &RowOp, rows: f64| {
-            let (calls, m) = (f64::from(op.calls), op.rows(rows));
-            bytes += if op.work.link() { 0.0 } else { calls * op.work.bytes(m) };
-            flops += calls * op.work.flops(m);
+            let (moved, computed) = op.moves(rows);
+            bytes += moved;
+            flops += computed;
         };
         for op in pass.rows.iter().chain(&pass.shared) {
             add(op, if LAST_ROW.contains(&op.name.as_ref()) { 1.0 } else { n });
