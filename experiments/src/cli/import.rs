@@ -67,13 +67,13 @@ impl ImportVerb {
     fn spare_inputs(&self) -> anyhow::Result<()> {
         let (read, target): (Vec<&Path>, _) = match self {
             Self::Vllm { file, before, to, .. } => {
-                let before = before.as_deref();
-                (std::iter::once(file.as_path()).chain(before).chain(to.like()).collect(), to.out.as_deref())
+                let read = [file.as_path(), Path::new(&to.like)];
+                (read.into_iter().chain(before.as_deref()).collect(), to.out.as_deref())
             }
             Self::Sglang { file, to, .. } | Self::Curve { file, to } => {
-                (std::iter::once(file.as_path()).chain(to.like()).collect(), to.out.as_deref())
+                (vec![file, Path::new(&to.like)], to.out.as_deref())
             }
-            Self::Trace { file, out, .. } => (vec![file.as_path()], out.as_deref()),
+            Self::Trace { file, out, .. } => (vec![file], out.as_deref()),
             Self::Steps { .. } => return Ok(()),
         };
         target.map_or(Ok(()), |target| super::target::writable(target, read))
@@ -96,10 +96,6 @@ pub(super) struct Target {
 }
 
 impl Target {
-    fn like(&self) -> Option<&Path> {
-        Some(Path::new(&self.like))
-    }
-
     fn base(&self) -> anyhow::Result<Process> {
         Ok(accept::process(&self.like, Path::new(""))?)
     }
